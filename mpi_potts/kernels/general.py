@@ -1,13 +1,15 @@
 """Samplers for any lattice: two or three dimensions, first- or second-order neighbours, any mask.
 
-A state is a flat array of uint8 labels, padded by one layer on every side; padding and masked sites hold 255, so
-that they never equal a label and every neighbour is at a constant offset.  The target is the Potts model (paper,
-equation 6), p(z | beta) = exp(beta S(z)) / C(beta), with S(z) the number of like neighbour pairs, every edge
-counted once.
+The prior is p(z | beta) = exp(beta S(z)) / C(beta), with S(z) the number of like neighbour pairs (paper,
+equations 7 and 8), every edge counted once.
 
 Swendsen-Wang: every like pair is bonded with probability 1 - exp(-beta), and every cluster takes a new label,
-uniform on 0..k-1, drawn at its first site in raster order.  Gibbs: the sites of one colour are independent given
-the others, and take their labels from the conditional distribution, colour by colour.
+uniform on 0..k-1, drawn at its first site in raster order.  Gibbs: the sites of one colour are independent
+given the others, and take their labels from the conditional distribution, colour by colour.
+
+A state is a flat array of uint8 labels, padded by one layer on every side; padding and masked sites hold
+255, so that they never equal a label, and every neighbour is at a constant offset.  Places and offsets are
+unsigned (an offset backwards wraps around): a signed index would be tested for its sign at every access.
 
 All draws of a sweep are addressed by (site, word), the site by its place in the padded array.
 """
@@ -20,7 +22,7 @@ from numba import njit, uint64
 
 from ..errors import InputError
 from ..lattice import Lattice
-from ..rng import threefry2x64
+from ..rng import key, threefry2x64
 
 ABSENT = np.uint8(255)
 
@@ -31,37 +33,41 @@ BLOCK = 512
 class Layout(NamedTuple):
     """Where the sites of a lattice are in a padded flat array, and the arrays that a sweep works in."""
 
+    labels: int  # k
     shape: tuple  # of the padded array
-    sites: np.ndarray  # (n,) int32 places of the sites that exist, in raster order
+    sites: np.ndarray  # (n,) uint32 places of the sites that exist, in raster order
     by_colour: np.ndarray  # (n,) the same, colour by colour
     colour_ends: np.ndarray  # (colours,) where each colour ends in by_colour
-    before: np.ndarray  # (h,) offsets of the neighbours that come first in raster order: every edge once
+    before: (
+        np.ndarray
+    )  # (h,) uint64 offsets of the neighbours that come first in raster order: each edge once
     around: np.ndarray  # (2h,) offsets of all neighbours
-    parent: np.ndarray  # int32, as long as the padded array: the forest of clusters
+    parent: np.ndarray  # uint32, as long as the padded array: the forest of clusters
 
 
-def layout(lattice: Lattice) -> Layout:
-    """The layout of a lattice."""
+def layout(lattice: Lattice, labels: int) -> Layout:
+    """The layout of a lattice with labels 0..k-1."""
     shape = tuple(n + 2 for n in lattice.shape)
-    if math.prod(shape) >= 2**31:
-        raise InputError(f"image.shape = {list(lattice.shape)}: fewer than 2**31 pixels are accepted")
-    sites = np.flatnonzero(np.pad(lattice.exists, 1)).astype(np.int32)
+    if math.prod(shape) >= 2**32:
+        raise InputError(f"image.shape = {list(lattice.shape)}: fewer than 2**32 pixels are accepted")
+    sites = np.flatnonzero(np.pad(lattice.exists, 1)).astype(np.uint32)
     colours = lattice.colours[lattice.exists]
     strides = np.array([math.prod(shape[d + 1 :]) for d in range(len(shape))])
     after = lattice.half_offsets @ strides
     return Layout(
+        labels=labels,
         shape=shape,
         sites=sites,
         by_colour=sites[np.argsort(colours, kind="stable")],
         colour_ends=np.cumsum(np.bincount(colours)),
-        before=-after,
-        around=np.concatenate([-after, after]),
-        parent=np.empty(math.prod(shape), dtype=np.int32),
+        before=(-after).view(np.uint64),
+        around=np.concatenate([-after, after]).view(np.uint64),
+        parent=np.empty(math.prod(shape), dtype=np.uint32),
     )
 
 
 def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
-    """The state that holds `labels` (uint8 of the lattice's shape; masked sites become 255 whatever they hold)."""
+    """The state of uint8 labels in the lattice's shape; what stands at masked pixels is ignored."""
     state = np.full(math.prod(layout.shape), ABSENT)
     state[layout.sites] = np.pad(labels, 1).ravel()[layout.sites]
     return state
@@ -121,10 +127,16 @@ def statistic(state, sites, before):
     """S(z): like neighbour pairs, every edge once."""
     total = 0
     for i in range(sites.size):
-        s = sites[i]
+        s = uint64(sites[i])
         for h in range(before.size):
             total += state[s] == state[s + before[h]]
     return total
+
+
+@njit(inline="always")
+def _bonded(state, s, t, word, threshold):
+    """Whether two neighbours are alike and 53 random bits are below the threshold."""
+    return (state[s] == state[t]) & ((word >> uint64(11)) < threshold)
 
 
 @njit(inline="always")
@@ -133,7 +145,7 @@ def _unite(parent, a, b):
     while parent[a] != parent[b]:
         if parent[a] < parent[b]:
             a, b = b, a
-        up = parent[a]
+        up = uint64(parent[a])
         parent[a] = parent[b]
         if up == a:
             break
@@ -142,19 +154,21 @@ def _unite(parent, a, b):
 
 @njit(cache=True)
 def _bond(state, parent, sites, before, words, threshold):
-    """Bond the sites of a block to like neighbours before them, where 53 random bits are below the threshold."""
+    """Bond the sites of a block to their neighbours before them."""
     for i in range(sites.size):
-        s = sites[i]
-        parent[s] = s
-        for h in range(before.size):
+        s = uint64(sites[i])
+        t = s + before[0]
+        # The first bond of a site needs no search, and as a choice of values it is never mispredicted.
+        parent[s] = parent[t] if _bonded(state, s, t, words[0, i], threshold) else sites[i]
+        for h in range(1, before.size):
             t = s + before[h]
-            if (state[s] == state[t]) & ((words[h, i] >> uint64(11)) < threshold):
+            if _bonded(state, s, t, words[h, i], threshold):
                 _unite(parent, s, t)
 
 
 @njit(cache=True)
 def _relabel(state, parent, sites, roots, words, word, k, k0, k1):
-    """New labels for the clusters that begin in a block; the other sites copy a parent, which has its label."""
+    """New labels for the clusters that begin in a block; other sites copy a parent, which comes before."""
     n = 0
     for i in range(sites.size):
         roots[n] = sites[i]
@@ -169,7 +183,7 @@ def _relabel(state, parent, sites, roots, words, word, k, k0, k1):
 @njit(cache=True)
 def _swendsen_wang(state, sites, before, parent, k, beta, stream, first, statistics):
     words = np.empty((before.size + 1, BLOCK), dtype=np.uint64)
-    roots = np.empty(BLOCK, dtype=np.int32)
+    roots = np.empty(BLOCK, dtype=np.uint32)
     threshold = uint64(-math.expm1(-beta) * 2.0**53)
     pairs = (before.size + 1) // 2
     for sweep in range(statistics.size):
@@ -186,13 +200,12 @@ def _swendsen_wang(state, sites, before, parent, k, beta, stream, first, statist
 
 
 def swendsen_wang(
-    layout: Layout, state: np.ndarray, labels: int, beta: float, stream: np.ndarray, first: int, count: int
+    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
-    """Advance `state` in place by the sweeps first..first+count-1; returns (count,) int64, S(z) after each."""
+    """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistics = np.empty(count, dtype=np.int64)
-    _swendsen_wang(
-        state, layout.sites, layout.before, layout.parent, labels, float(beta), stream, first, statistics
-    )
+    sites, before, parent = layout.sites, layout.before, layout.parent
+    _swendsen_wang(state, sites, before, parent, layout.labels, float(beta), stream, first, statistics)
     return statistics
 
 
@@ -200,39 +213,29 @@ def swendsen_wang(
 def _gibbs_colour(state, sites, around, words, gain, k):
     """New labels for sites that are not neighbours of each other.
 
-    The weight of a label with c like neighbours is exp(beta c), which is 1 plus what each of them gained: walk
-    through the k ones and then the gains of the neighbours.  So the cost does not depend on k.
+    The weight of a label with c like neighbours is exp(beta c), which is 1 plus what each of them gains: so u
+    walks through the k ones and then the gains of the neighbours, and the cost does not depend on k.
     """
     counts = np.zeros(256, dtype=np.int64)
+    near = np.empty(around.size, dtype=np.uint8)
     gains = np.empty(around.size)
     for i in range(sites.size):
-        s = sites[i]
+        s = uint64(sites[i])
         total = float(k)
         for m in range(around.size):
             label = state[s + around[m]]
+            near[m] = label
             gains[m] = gain[counts[label]] if label != ABSENT else 0.0
             counts[label] += 1
             total += gains[m]
-        for m in range(around.size):
-            counts[state[s + around[m]]] = 0
         u = _uniform(words[i]) * total
-        if u < k:
-            state[s] = np.uint8(u)
-        else:
-            state[s] = _walk(state, s, around, gains, u - k)
-
-
-@njit(inline="always")
-def _walk(state, s, around, gains, u):
-    """The label of the neighbour in whose gain u falls (the last one with a gain, should rounding pass the end)."""
-    chosen = state[s]
-    for m in range(around.size):
-        if gains[m] > 0.0:
-            chosen = state[s + around[m]]
+        chosen = np.uint8(min(u, k - 1.0))
+        u -= k
+        for m in range(around.size):
+            chosen = near[m] if (u >= 0.0) & (gains[m] > 0.0) else chosen
             u -= gains[m]
-            if u < 0.0:
-                break
-    return chosen
+            counts[near[m]] = 0
+        state[s] = chosen
 
 
 @njit(cache=True)
@@ -252,74 +255,69 @@ def _gibbs(state, sites, by_colour, colour_ends, before, around, k, beta, stream
 
 
 def gibbs(
-    layout: Layout, state: np.ndarray, labels: int, beta: float, stream: np.ndarray, first: int, count: int
+    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
-    """Advance `state` in place by the sweeps first..first+count-1; returns (count,) int64, S(z) after each."""
+    """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistics = np.empty(count, dtype=np.int64)
-    _gibbs(
-        state,
-        layout.sites,
-        layout.by_colour,
-        layout.colour_ends,
-        layout.before,
-        layout.around,
-        labels,
-        float(beta),
-        stream,
-        first,
-        statistics,
-    )
+    _gibbs(state, *layout[2:7], layout.labels, float(beta), stream, first, statistics)
     return statistics
 
 
 @njit(cache=True)
-def _choose(log_weight, u):
-    """The index drawn by u in (0, 1) from weights given by their logarithms, which are overwritten."""
-    largest = log_weight.max()
-    total = 0.0
-    for j in range(log_weight.size):
-        total += math.exp(log_weight[j] - largest)
-        log_weight[j] = total
-    u *= total
-    chosen = 0
-    for j in range(log_weight.size - 1):
-        chosen += u >= log_weight[j]
-    return chosen
+def _likelihoods(weight, sites, y, mean, sd):
+    """weight[j, i]: the density of y at site i under label j, over that of the site's likeliest label."""
+    largest = weight[mean.size]
+    largest[:] = -np.inf
+    for j in range(mean.size):
+        row, centre, precision, log_sd = weight[j], mean[j], 0.5 / (sd[j] * sd[j]), math.log(sd[j])
+        for i in range(sites.size):
+            distance = np.float64(y[uint64(sites[i])]) - centre
+            row[i] = -precision * distance * distance - log_sd
+            largest[i] = max(largest[i], row[i])
+    for j in range(mean.size):
+        row = weight[j]
+        for i in range(sites.size):
+            row[i] = math.exp(row[i] - largest[i])
 
 
 @njit(cache=True)
-def _data_colour(state, sites, around, words, y, beta, mean, sd, n, sum_y, sum_y2):
+def _data_colour(state, sites, around, words, y, weight, power, n, sum_y, sum_y2):
     """New labels given the data for sites that are not neighbours of each other, and their sums by label."""
-    k = mean.size
-    log_weight = np.empty(k)
-    precision = 0.5 / sd**2
-    log_sd = np.log(sd)
+    counts = np.zeros(256, dtype=np.int64)
+    cumulative = np.empty(n.size)
     for i in range(sites.size):
-        s = sites[i]
-        value = np.float64(y[s])
-        for j in range(k):
-            log_weight[j] = -precision[j] * (value - mean[j]) ** 2 - log_sd[j]
+        s = uint64(sites[i])
         for m in range(around.size):
-            label = state[s + around[m]]
-            if label != ABSENT:
-                log_weight[label] += beta
-        j = _choose(log_weight, _uniform(words[i]))
-        state[s] = np.uint8(j)
-        n[j] += 1
-        sum_y[j] += value
-        sum_y2[j] += value * value
+            counts[state[s + around[m]]] += 1
+        total = 0.0
+        for j in range(n.size):
+            total += weight[j, i] * power[counts[j]]
+            cumulative[j] = total
+        u = _uniform(words[i]) * total
+        chosen = 0
+        for j in range(n.size - 1):
+            chosen += u >= cumulative[j]
+        for m in range(around.size):
+            counts[state[s + around[m]]] = 0
+        state[s] = chosen
+        n[chosen] += 1
+        value = np.float64(y[s])
+        sum_y[chosen] += value
+        sum_y2[chosen] += value * value
 
 
 @njit(cache=True)
-def _gibbs_with_data(state, by_colour, colour_ends, around, y, beta, mean, sd, stream, sweep, n, sum_y, sum_y2):
+def _gibbs_with_data(state, by_colour, colour_ends, around, y, beta, mean, sd, k0, k1, n, sum_y, sum_y2):
     words = np.empty((2, BLOCK), dtype=np.uint64)
-    k0, k1 = threefry2x64(uint64(sweep), uint64(0), stream[0], stream[1])
+    weight = np.empty((mean.size + 1, BLOCK))
+    power = np.exp(beta * np.arange(around.size + 1))
     begin = 0
     for end in colour_ends:
         for start in range(begin, end, BLOCK):
             block = by_colour[start : min(start + BLOCK, end)]
             _draw_words(words[0], words[1], block, 0, k0, k1)
-            _data_colour(state, block, around, words[0], y, beta, mean, sd, n, sum_y, sum_y2)
+            _likelihoods(weight, block, y, mean, sd)
+            _data_colour(state, block, around, words[0], y, weight, power, n, sum_y, sum_y2)
         begin = end
 
 
@@ -333,17 +331,15 @@ def gibbs_with_data(
     stream: np.ndarray,
     sweep: int,
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    """One sweep of p(z | y, mean, sd, beta) (paper, equation 11), in place; the number of labels is mean.size.
+    """One sweep of p(z | y, mean, sd, beta) (paper, equation 10), in place; mean and sd are (k,) float64.
 
-    `y` is laid out by `pad_values`.  Returns S(z), and for every label the number of its sites, the sum of y and
-    the sum of y**2 over them: (k,) int64, float64, float64, added up in the order of the sites by colour.  Centre
-    y beforehand, or the last sum loses digits.
+    `y` is laid out by `pad_values`.  Returns S(z), and for every label the number of its sites, the sum of y
+    and the sum of y**2 over them: (k,) int64, float64, float64, added up in the order of the sites by colour.
+    Centre y beforehand, or the last sum loses digits.
     """
-    n = np.zeros(mean.size, dtype=np.int64)
-    sum_y = np.zeros(mean.size)
-    sum_y2 = np.zeros(mean.size)
-    by_colour, ends, around = layout.by_colour, layout.colour_ends, layout.around
-    _gibbs_with_data(
-        state, by_colour, ends, around, y, float(beta), mean, sd, stream, sweep, n, sum_y, sum_y2
-    )
+    n = np.zeros(layout.labels, dtype=np.int64)
+    sum_y, sum_y2 = np.zeros((2, layout.labels))
+    sites = layout.by_colour, layout.colour_ends, layout.around
+    k0, k1 = key(stream, sweep)
+    _gibbs_with_data(state, *sites, y, float(beta), mean, sd, k0, k1, n, sum_y, sum_y2)
     return statistic(state, layout.sites, layout.before), n, sum_y, sum_y2
