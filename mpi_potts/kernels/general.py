@@ -38,9 +38,7 @@ class Layout(NamedTuple):
     sites: np.ndarray  # (n,) uint32 places of the sites that exist, in raster order
     by_colour: np.ndarray  # (n,) the same, colour by colour
     colour_ends: np.ndarray  # (colours,) where each colour ends in by_colour
-    before: (
-        np.ndarray
-    )  # (h,) uint64 offsets of the neighbours that come first in raster order: each edge once
+    before: np.ndarray  # (h,) uint64 offsets of the neighbours before a site in raster order: each edge once
     around: np.ndarray  # (2h,) offsets of all neighbours
     parent: np.ndarray  # uint32, as long as the padded array: the forest of clusters
 
