@@ -1,0 +1,88 @@
+"""Run the program as a user does: a process of its own, under mpirun, with a hard time-out."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# What an MPI library leaves in the environment of a rank would make a process started by a test join it.
+LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_LOCAL", "HYDRA_", "SLURM_STEP")
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> list[str]:
+        """The lines on stderr that the program wrote, without those of the launcher."""
+        return [line for line in self.stderr.splitlines() if line.startswith("mpi-potts: ")]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a fresh shell: no launcher above, one thread, root allowed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_PREFIXES)}
+    kept |= dict.fromkeys(THREADS, "1")
+    kept |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return kept | changes
+
+
+def mpirun(ranks: int) -> list[str]:
+    """The launcher's part of a command line."""
+    launcher = shutil.which("mpirun")
+    if launcher is None:
+        raise RuntimeError("the tests need mpirun")
+    version = subprocess.run(
+        [launcher, "--version"], capture_output=True, text=True, env=environment()
+    ).stdout
+    many = ["--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else []
+    return [launcher, "-n", str(ranks), *many]
+
+
+def start(arguments, ranks: int = 1, cwd=None, launcher: bool = True, **changes: str) -> subprocess.Popen:
+    """Start `mpirun -n RANKS python -m mpi_potts ARGUMENTS` in a process group of its own; text pipes."""
+    program = [sys.executable, "-m", "mpi_potts", *map(str, arguments)]
+    return subprocess.Popen(
+        [*(mpirun(ranks) if launcher else []), *program],
+        cwd=cwd,
+        env=environment(**changes),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen, seconds: float = 60) -> Finished:
+    """Wait for the end; after `seconds` kill the whole group and fail."""
+    try:
+        stdout, stderr = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        stdout, stderr = process.communicate()
+        raise AssertionError(f"still running after {seconds} s\n{stdout[-2000:]}\n{stderr[-2000:]}") from None
+    return Finished(process.returncode, stdout, stderr)
+
+
+def kill(process: subprocess.Popen) -> None:
+    """kill -9 for the launcher and all its ranks at once."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def launch(
+    arguments, ranks: int = 1, seconds: float = 60, cwd=None, launcher: bool = True, **changes
+) -> Finished:
+    """Run to the end: code, stdout, stderr."""
+    return finish(start(arguments, ranks, cwd, launcher, **changes), seconds)
