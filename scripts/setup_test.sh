@@ -25,7 +25,7 @@ find_hdf5() {
 # Everything the binary depends on: Python, h5py, HDF5, MPI, mpi4py, and where HDF5 was.
 wheel_key() {
     local hdf5 mpi
-    hdf5=$(sed -n 's/.*H5_VERS_INFO *"[^0-9]*\([0-9.]*\).*/\1/p' "$HDF5_DIR/include/H5public.h")
+    hdf5=$(sed -n 's/.*H5_VERS_INFO *"HDF5 library version: \([0-9.]*\).*/\1/p' "$HDF5_DIR/include/H5public.h")
     mpi=$("$CC" --showme:version 2>/dev/null || "$CC" -v 2>&1 | head -n 1)
     "$python" - "$h5py" "$hdf5" "$mpi" "$HDF5_DIR" <<'PY'
 import hashlib, importlib.metadata, sys, sysconfig
