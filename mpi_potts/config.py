@@ -33,7 +33,8 @@ SAMPLERS = ("swendsen-wang", "gibbs")
 RESAMPLINGS = ("residual", "systematic", "multinomial")
 
 _POSITIVE = Number(low=0.0, open_low=True)
-_BETA = Number(low=0.0)
+LARGEST_BETA = 25.0  # as in potts.py: beyond it every label is frozen
+_BETA = Number(low=0.0, high=LARGEST_BETA)
 
 
 @dataclass(frozen=True)
@@ -359,6 +360,8 @@ def _check_image(image):
     if image.band is not None and image.ndvi is not None:
         _refuse("left out where image.ndvi is given", image.band, "image", "band")
     crop = image.crop
+    if crop is not None and image.path is None:
+        _refuse("left out where there is no image.path", crop, "image", "crop")
     if crop is not None and not all(start < stop for start, stop in zip(crop[::2], crop[1::2])):
         _refuse("from, to for each axis, with from < to", crop, "image", "crop")
 

@@ -1,0 +1,68 @@
+"""`mpi-potts inspect FILE.h5`: what is in a file of this program, in a page; its checksum is verified."""
+
+from pathlib import Path
+
+import numpy as np
+
+from .. import parallel, store
+
+FEW = 1 << 20  # values: datasets up to this size are summarised, larger ones only named
+HIDDEN = ("format", "version", "checksum", "input")
+WIDTH = 100
+
+
+def execute(comm, config, options) -> int:
+    """Print the page on rank 0."""
+    page = parallel.on_root(comm, describe, Path(options.target))
+    if comm.rank == 0:
+        print(page, flush=True)
+    return 0
+
+
+def describe(path: Path) -> str:
+    """The page: what it is, its attributes, its datasets with their range, and the input it came from."""
+    attributes, datasets = store.contents(path)
+    kind, version = attributes["format"], attributes["version"]
+    lines = [f"{path}: {kind}, version {version}, {path.stat().st_size / 1e6:.3g} MB, checksum right", ""]
+    lines += [f"  {name:<20} {_short(value)}" for name, value in attributes.items() if name not in HIDDEN]
+    small = [name for name, (shape, _) in datasets.items() if np.prod(shape, dtype=float) <= FEW]
+    arrays = store.read(path, kind, version, small, verify=False)[1]
+    lines += ["", f"  {'dataset':<24} {'shape':<18} {'type':<5} values"]
+    for name, (shape, dtype) in datasets.items():
+        summary = summarise(arrays[name]) if name in arrays else "(many)"
+        lines.append(f"  {name:<24} {' x '.join(map(str, shape)) or 'one':<18} {dtype:<5} {summary}")
+    lines += _findings(arrays)
+    if attributes.get("input"):
+        lines += ["", "input:", *(f"  {line}" for line in str(attributes["input"]).strip().splitlines())]
+    return "\n".join(lines)
+
+
+def summarise(array: np.ndarray) -> str:
+    """The values themselves where there are few, else their range and mean."""
+    if array.dtype.kind not in "biuf":
+        return _short(array.tolist())
+    if array.size <= 4:
+        return ", ".join(f"{value:.6g}" for value in array.ravel().tolist())
+    finite = array[np.isfinite(array)].astype(np.float64)
+    if not finite.size:
+        return "no finite value"
+    text = f"{finite.min():.6g} to {finite.max():.6g}, mean {finite.mean():.6g}"
+    missing = array.size - finite.size
+    return f"{text}, {missing} not finite" if missing else text
+
+
+def _short(value):
+    text = " ".join(str(value).split())
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _findings(arrays):
+    """What a user should look at first."""
+    found = []
+    if "flag" in arrays and "beta" in arrays:
+        for bit, text in ((1, "the starts disagree"), (2, "the chain is short against tau")):
+            betas = arrays["beta"][(arrays["flag"] & bit) > 0]
+            if betas.size:
+                span = f"{betas.min():.4g} to {betas.max():.4g}"
+                found.append(f"  {betas.size} of {arrays['beta'].size} betas flagged: {text} ({span})")
+    return ["", *found] if found else []
