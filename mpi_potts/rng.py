@@ -2,8 +2,8 @@
 
 Every draw is a pure function of (seed, purpose, address, iteration, index): the generator is the block cipher
 Threefry-2x64 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-SC11), which turns a 128-bit counter and a 128-bit key into 128 random bits.  There is no state to save, and no
-draw depends on which rank, thread or restart made it.
+SC11), which turns a 128-bit counter and a 128-bit key into 128 random bits.  There is no state to save, and
+no draw depends on which rank, thread or restart made it.
 
 The keys form a tree.  Each step encrypts an address with the key above it, so that two different paths never
 share a key by construction of the arguments:
@@ -38,6 +38,9 @@ class Purpose(IntEnum):
     LABEL_SWEEP = 11
     NOISE = 12
     FINAL_BETA = 13
+    SIMULATE_START = 14
+    SIMULATE_TRUTH = 15
+    SIMULATE_NOISE = 16
 
 
 @njit(inline="always")
@@ -102,7 +105,8 @@ def stream(seed: int, purpose: Purpose, address: int = 0) -> np.ndarray:
     `address` tells apart the streams of one purpose: a chain's number, or `float_bits(beta)` for a simulation
     at beta, so that the draws belong to the value itself and not to its place in some grid.
     """
-    return np.array(_encrypt(np.uint64(purpose), np.uint64(address), np.uint64(seed), PARITY), dtype=np.uint64)
+    k0, k1 = _encrypt(np.uint64(purpose), np.uint64(address), np.uint64(seed), PARITY)
+    return np.array([k0, k1], dtype=np.uint64)
 
 
 def key(stream: np.ndarray, iteration: int) -> np.ndarray:
@@ -138,3 +142,27 @@ def normals(stream: np.ndarray, iteration: int, index, word: int = 0) -> np.ndar
     """(n,) standard normals (Box and Muller: both words of a draw make one normal)."""
     u = to_uniform(words(stream, iteration, index, word))
     return np.sqrt(-2.0 * np.log(u[:, 0])) * np.cos(2.0 * np.pi * u[:, 1])
+
+
+def gammas(stream: np.ndarray, iteration: int, shape: np.ndarray, word: int = 0) -> np.ndarray:
+    """(n,) gamma variates of the given shapes and scale 1, for the indices 0..n-1 (Marsaglia and Tsang 2000).
+
+    Attempt a uses the words `word` + 2a and `word` + 2a + 1, the boost of shapes below 1 `word` + 2**32.
+    """
+    shape = np.asarray(shape, dtype=np.float64)
+    d = np.where(shape < 1.0, shape + 1.0, shape) - 1.0 / 3.0
+    cube = np.zeros(shape.size)
+    left = np.arange(shape.size)
+    attempt = word
+    while left.size:
+        x = normals(stream, iteration, left, attempt)
+        u = uniforms(stream, iteration, left, attempt + 1)
+        v = np.maximum(1.0 + x / np.sqrt(9.0 * d[left]), 0.0) ** 3
+        # A v of zero is never accepted: its logarithm is taken as that of the smallest number.
+        log_v = np.log(np.maximum(v, np.finfo(np.float64).tiny))
+        accepted = (v > 0.0) & (np.log(u) < 0.5 * x * x + d[left] * (1.0 - v + log_v))
+        cube[left[accepted]] = v[accepted]
+        left = left[~accepted]
+        attempt += 2
+    boost = uniforms(stream, iteration, shape.size, word + 2**32) ** (1.0 / shape)
+    return d * cube * np.where(shape < 1.0, boost, 1.0)
