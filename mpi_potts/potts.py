@@ -11,13 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from .errors import InputError
-from .kernels import general, swendsen_wang
+from .kernels import chequerboard, general, swendsen_wang
 from .lattice import Lattice
 from .rng import key
 
 SAMPLERS = ("swendsen-wang", "gibbs")
 PATHS = ("auto", "fast", "general")
 MASKED = 255
+
+# What a kernel sweeps over, opaque to everyone else.
+State = object
 
 # Every label of a state is then frozen, and exp(26 beta) is still a finite number.
 LARGEST_BETA = 25.0
@@ -36,9 +39,18 @@ def _kernel(module, sweeps):
     return Kernel(module.layout, module.from_labels, module.to_labels, sweeps)
 
 
+# The states of the chequerboard carry their layout.
+_CHEQUERBOARD = Kernel(
+    chequerboard.layout,
+    chequerboard.from_labels,
+    lambda layout, state: chequerboard.to_labels(state),
+    lambda layout, state, *sweeps: chequerboard.sweeps(state, *sweeps),
+)
+
 KERNELS = {
     ("swendsen-wang", "fast"): _kernel(swendsen_wang, swendsen_wang.sweeps),
     ("swendsen-wang", "general"): _kernel(general, general.swendsen_wang),
+    ("gibbs", "fast"): _CHEQUERBOARD,
     ("gibbs", "general"): _kernel(general, general.gibbs),
 }
 
@@ -54,7 +66,7 @@ def random_labels(lattice: Lattice, labels: int, stream: np.ndarray) -> np.ndarr
 class Sampler:
     """Sweeps of one sampler of the prior on one lattice with labels 0..k-1.
 
-    A state is an array that only its own sampler and path understand; `pack` gives bits that all of them do.
+    A state belongs to its sampler and path; `pack` gives bits that all of them understand.
     """
 
     def __init__(self, lattice: Lattice, labels: int, name: str = "swendsen-wang", path: str = "auto"):
@@ -73,7 +85,7 @@ class Sampler:
         self._kernel = KERNELS[name, path]
         self._layout = self._kernel.layout(lattice, labels)
 
-    def start(self, kind: str, stream: np.ndarray) -> np.ndarray:
+    def start(self, kind: str, stream: np.ndarray) -> State:
         """A first state: "random" (see `random_labels`), or "ordered", all label 0, which draws nothing.
 
         The stream must be another than that of the sweeps.
@@ -84,13 +96,11 @@ class Sampler:
             return self.state(np.zeros(self.lattice.shape, dtype=np.uint8))
         raise InputError(f"start {kind!r}: random or ordered is accepted")
 
-    def state(self, labels: np.ndarray) -> np.ndarray:
+    def state(self, labels: np.ndarray) -> State:
         """The state of these labels: uint8 of the lattice's shape; masked pixels may hold anything."""
         return self._kernel.from_labels(self._layout, labels)
 
-    def sweeps(
-        self, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
-    ) -> np.ndarray:
+    def sweeps(self, state: State, beta: float, stream: np.ndarray, first: int, count: int) -> np.ndarray:
         """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each.
 
         The draws belong to the number of a sweep: how sweeps are split over calls changes nothing.
@@ -99,7 +109,7 @@ class Sampler:
             raise InputError(f"beta = {beta}: 0 to {LARGEST_BETA:g} is accepted")
         return self._kernel.sweeps(self._layout, state, beta, stream, first, count)
 
-    def labels(self, state: np.ndarray) -> np.ndarray:
+    def labels(self, state: State) -> np.ndarray:
         """The labels of a state: uint8 of the lattice's shape, 255 where masked."""
         return self._kernel.to_labels(self._layout, state)
 
@@ -112,12 +122,12 @@ class Sampler:
     def _planes(self):
         return (self.k - 1).bit_length()
 
-    def pack(self, state: np.ndarray) -> np.ndarray:
+    def pack(self, state: State) -> np.ndarray:
         """The labels of the sites that exist as bit planes, lowest bit first: (packed_size,) uint8."""
         z = self.labels(state)[self.lattice.exists]
         return np.concatenate([np.packbits((z >> p) & 1, bitorder="little") for p in range(self._planes)])
 
-    def unpack(self, packed: np.ndarray) -> np.ndarray:
+    def unpack(self, packed: np.ndarray) -> State:
         """The state that was packed, by any sampler and path on this lattice."""
         if packed.shape != (self.packed_size,):
             raise InputError(f"a packed state has {packed.size} bytes: {self.packed_size} are accepted")
