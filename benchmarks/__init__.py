@@ -1,0 +1,1 @@
+"""Timings of mpi_potts: `make bench`, or `python -m benchmarks --help`."""
