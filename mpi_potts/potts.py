@@ -107,7 +107,7 @@ class Sampler:
         """
         if not 0.0 <= beta <= LARGEST_BETA:
             raise InputError(f"beta = {beta}: 0 to {LARGEST_BETA:g} is accepted")
-        return self._kernel.sweeps(self._layout, state, beta, stream, first, count)
+        return self._kernel.sweeps(self._layout, state, float(beta), stream, int(first), int(count))
 
     def labels(self, state: State) -> np.ndarray:
         """The labels of a state: uint8 of the lattice's shape, 255 where masked."""
