@@ -70,7 +70,7 @@ def chains(config: Config, lattice: Lattice) -> int:
 
 
 def time_sweep(sampler: Sampler, beta: float, seconds: float = ENOUGH) -> float:
-    """Seconds of one sweep at beta: the least of several groups of sweeps, which take about `seconds` in all."""
+    """Seconds of one sweep at beta: the least of several groups of sweeps, about `seconds` in all."""
     state = sampler.start("random", rng.stream(0, Purpose.START))
     stream = rng.stream(0, Purpose.PRIOR_SWEEP)
     sampler.sweeps(state, beta, stream, 0, 2)
