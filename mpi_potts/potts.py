@@ -19,8 +19,8 @@ SAMPLERS = ("swendsen-wang", "gibbs")
 PATHS = ("auto", "fast", "general")
 MASKED = 255
 
-# What a kernel sweeps over, opaque to everyone else.
-State = object
+# What a kernel sweeps over: an array that only this kernel understands.
+State = np.ndarray
 
 # Every label of a state is then frozen, and exp(26 beta) is still a finite number.
 LARGEST_BETA = 25.0
@@ -39,18 +39,10 @@ def _kernel(module, sweeps):
     return Kernel(module.layout, module.from_labels, module.to_labels, sweeps)
 
 
-# The states of the chequerboard carry their layout.
-_CHEQUERBOARD = Kernel(
-    chequerboard.layout,
-    chequerboard.from_labels,
-    lambda layout, state: chequerboard.to_labels(state),
-    lambda layout, state, *sweeps: chequerboard.sweeps(state, *sweeps),
-)
-
 KERNELS = {
     ("swendsen-wang", "fast"): _kernel(swendsen_wang, swendsen_wang.sweeps),
     ("swendsen-wang", "general"): _kernel(general, general.swendsen_wang),
-    ("gibbs", "fast"): _CHEQUERBOARD,
+    ("gibbs", "fast"): _kernel(chequerboard, chequerboard.sweeps),
     ("gibbs", "general"): _kernel(general, general.gibbs),
 }
 
