@@ -1,0 +1,417 @@
+"""HDF5 files: named arrays and attributes, written whole by all ranks, verified when they are read.
+
+`write` and `read` know nothing of what a file is for: a kind of file is its name (`format`), a version, and
+the datasets and attributes it is given.  Two writers stand behind one interface: `mpio`, in which every rank
+writes its own rows by parallel HDF5, and `gather`, in which rank 0 receives and writes them.  The content is
+the same.
+
+The checksum of a file is the SHA-256 of its attributes and of the SHA-256 of every row of every dataset, in
+the order of their names and row numbers, so that each rank can do its own rows.  It leaves out what may
+differ between equal results: the times, and which writer was used.
+
+Collective HDF5 calls hang when ranks do not make the same ones.  Here all ranks create the same datasets and
+set the same attributes; rows are written independently (a rank may have none); nothing closes the file on the
+way out of an exception, so that the error reaches the top and ends all ranks.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Files are moved into place whole, so nobody needs HDF5's own locks, which fail on some network file systems.
+os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
+import h5py
+
+from . import __version__, files
+from .errors import InputError
+from .parallel import MESSAGE, Comm, block, merge_rows, on_root, raise_together
+
+WRITERS = ("mpio", "gather")
+# The last part of a name that the checksum leaves out, in attributes and datasets.
+VOLATILE = ("checksum", "writer", "created", "seconds")
+# Room for what HDF5 itself needs beside the arrays.
+OVERHEAD = 1 << 16
+# What h5py raises on a damaged file, depending on where the damage is.
+DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """This rank's rows of a dataset of n: `values` (m, ...) with global numbers `index` (m,), any m >= 0.
+
+    Every row is on exactly one rank, and all ranks give the same dtype and trailing shape.
+    """
+
+    index: np.ndarray
+    values: np.ndarray
+    n: int
+
+    @classmethod
+    def of_block(cls, comm: Comm, values: np.ndarray, n: int) -> "Rows":
+        """Rows that are split in blocks in rank order."""
+        return cls(np.arange(*block(n, comm.size, comm.rank)), values, n)
+
+
+def parallel_hdf5() -> bool:
+    """Whether this h5py can write one file from many ranks."""
+    return bool(h5py.get_config().mpi)
+
+
+def choose_writer(writer: str = "auto") -> str:
+    """`mpio` where h5py is parallel, else `gather`; a writer asked for by name is given or refused."""
+    if writer == "auto":
+        return "mpio" if parallel_hdf5() else "gather"
+    if writer not in WRITERS:
+        raise InputError(f'run.writer = {writer!r}: "auto", "mpio" or "gather" is accepted')
+    if writer == "mpio" and not parallel_hdf5():
+        raise InputError(
+            'run.writer = "mpio": this h5py has no parallel HDF5; "auto" or "gather" is accepted'
+        )
+    return writer
+
+
+def write(
+    comm: Comm,
+    path: Path,
+    kind: str,
+    version: int,
+    attributes: Mapping[str, Any],
+    datasets: Mapping[str, np.ndarray | Rows],
+    writer: str = "auto",
+) -> None:
+    """Write a file of `kind`, collectively and atomically.
+
+    A dataset is an array that every rank has whole, or `Rows`.  Attributes are strings, numbers, or lists of
+    them, the same on every rank; those of rank 0 are written.
+    """
+    writer = choose_writer(writer)
+    datasets = {name: _whole_or_rows(datasets[name]) for name in sorted(datasets)}
+    attributes = {name: _plain(value) for name, value in attributes.items()}
+    attributes |= {"format": kind, "version": version, "program": f"mpi_potts {__version__}"}
+    attributes["checksum"] = _checksum(attributes, ((n, *_describe(comm, d)) for n, d in datasets.items()))
+    attributes |= {"writer": writer, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    attributes = comm.bcast(attributes)
+
+    path = Path(path)
+    temporary = files.temporary_name(path)
+    on_root(comm, _prepare, path, temporary, datasets)
+    error = (_write_mpio if writer == "mpio" else _write_gathered)(comm, temporary, attributes, datasets)
+    try:
+        raise_together(comm, None if error is None else files.refusal(path, error))
+        on_root(comm, _move, temporary, path)
+    except InputError:
+        if comm.rank == 0:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def read(
+    path: Path,
+    kind: str,
+    version: int,
+    names: Iterable[str] | None = None,
+    verify: bool = True,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Attributes, and the datasets `names` (all if None), of a file of `kind`; on one rank."""
+    with _opened(path, kind, version) as file:
+        if verify:
+            _verify(path, file)
+        wanted = _datasets(file) if names is None else {name: file[name] for name in names}
+        return _attributes(file), {name: dataset[()] for name, dataset in wanted.items()}
+
+
+def read_rows(path: Path, kind: str, version: int, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Only some rows, {name: ascending row numbers}, of a file that was verified before; on one rank."""
+    with _opened(path, kind, version) as file:
+        return {name: _some_rows(file[name], np.asarray(index)) for name, index in rows.items()}
+
+
+def identify(path: Path) -> tuple[str, int, dict[str, Any]]:
+    """Format, version and attributes of any file of this program, unverified."""
+    with _opened(path, None, None) as file:
+        attributes = _attributes(file)
+        return attributes["format"], attributes["version"], attributes
+
+
+def contents(path: Path) -> tuple[dict[str, Any], dict[str, tuple[tuple[int, ...], str]]]:
+    """Attributes, and {name: (shape, type)} of the datasets, of any file of this program, verified."""
+    with _opened(path, None, None) as file:
+        _verify(path, file)
+        return _attributes(file), {n: (d.shape, d.dtype.str[1:]) for n, d in sorted(_datasets(file).items())}
+
+
+def read_array(path: Path, name: str) -> np.ndarray:
+    """One dataset of any HDF5 file, ours or not."""
+    try:
+        with h5py.File(path, "r") as file:
+            found = _datasets(file)
+            if name.strip("/") not in found:
+                raise InputError(f"{path}: no dataset {name!r}; it has {', '.join(sorted(found)) or 'none'}")
+            return np.asarray(found[name.strip("/")])
+    except DAMAGE as error:
+        raise InputError(f"{path}: not a readable HDF5 file ({' '.join(str(error).split())[:200]})") from None
+
+
+def describe() -> dict[str, str]:
+    """Versions of the library and its wrapper, and the writer they allow: for `mpi-potts doctor`."""
+    return {
+        "library": h5py.version.hdf5_version,
+        "h5py": h5py.__version__,
+        "parallel": f"{'yes' if parallel_hdf5() else 'no'} (writer {choose_writer()})",
+    }
+
+
+# Writing
+
+
+def _whole_or_rows(data):
+    if isinstance(data, Rows):
+        return Rows(
+            np.ascontiguousarray(data.index, np.int64), np.ascontiguousarray(data.values), int(data.n)
+        )
+    return np.asarray(data, order="C")
+
+
+def _shape(data):
+    return (data.n, *data.values.shape[1:]) if isinstance(data, Rows) else data.shape
+
+
+def _dtype(data):
+    return data.values.dtype if isinstance(data, Rows) else data.dtype
+
+
+def _row_bytes(shape, dtype):
+    return int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+
+
+def _runs(index: np.ndarray, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """(from, to) in a rank's own rows: runs of consecutive global rows, none larger than one message."""
+    most = max(1, MESSAGE // max(1, row_bytes))
+    breaks = np.flatnonzero(np.diff(index) != 1) + 1
+    for first, last in zip([0, *breaks], [*breaks, len(index)]):
+        for start in range(first, last, most):
+            yield start, min(start + most, last)
+
+
+def _prepare(path, temporary, datasets):
+    needed = sum(
+        _shape(d)[0] * _row_bytes(_shape(d), _dtype(d)) if _shape(d) else 8 for d in datasets.values()
+    )
+    try:
+        files.check_space(path, needed + OVERHEAD)
+        # MPI-IO creates files with a mode of its own; a file that is there keeps the one of the user's umask.
+        open(temporary, "wb").close()
+    except OSError as error:
+        raise files.refusal(path, error) from error
+
+
+def _move(temporary, path):
+    try:
+        files.replace(temporary, path)
+    except OSError as error:
+        raise files.refusal(path, error) from error
+
+
+def _create(file, name, data):
+    return file.create_dataset(name, shape=_shape(data), dtype=_dtype(data), fill_time="never")
+
+
+def _write_mpio(comm, temporary, attributes, datasets):
+    """Every rank writes its own rows; returns this rank's error, if any."""
+    try:
+        file = h5py.File(temporary, "w", driver="mpio", comm=comm)
+    except OSError as error:
+        return error
+    file.attrs.update(attributes)
+    failed = None
+    for name, data in datasets.items():
+        dataset = _create(file, name, data)
+        try:
+            if isinstance(data, Rows):
+                for start, stop in _runs(data.index, _row_bytes(_shape(data), _dtype(data))):
+                    first = data.index[start]
+                    dataset[first : first + stop - start] = data.values[start:stop]
+            elif comm.rank == 0:
+                dataset[()] = data
+        except OSError as error:
+            # Go on with the collective calls, or the other ranks would wait for this one.
+            failed = error
+    try:
+        file.close()
+    except OSError as error:
+        failed = error
+    return failed
+
+
+def _write_gathered(comm, temporary, attributes, datasets):
+    """Rank 0 receives the rows of one rank after the other and writes them; returns its error, if any."""
+    target = _Target(temporary, attributes) if comm.rank == 0 else None
+    for name, data in datasets.items():
+        if target:
+            target.create(name, data)
+        if isinstance(data, Rows):
+            _gather(comm, data, target)
+        elif target:
+            target.put(..., data)
+    if target:
+        target.attempt(lambda: target.file.close())
+        return target.error
+    return None
+
+
+def _gather(comm, data, target):
+    """Bring the rows of all ranks to rank 0, a run at a time: it never holds more than one message."""
+    counts = comm.gather(len(data.index))
+    row_bytes = _row_bytes(_shape(data), _dtype(data))
+    if comm.rank > 0 and len(data.index):
+        comm.Send(data.index, dest=0)
+        for start, stop in _runs(data.index, row_bytes):
+            comm.Send(data.values[start:stop].reshape(-1).view(np.uint8), dest=0)
+    for source in range(comm.size) if target else ():
+        index = data.index
+        if source > 0:
+            index = np.empty(counts[source], dtype=np.int64)
+            if len(index):
+                comm.Recv(index, source=source)
+        for start, stop in _runs(index, row_bytes) if len(index) else ():
+            piece = data.values[start:stop]
+            if source > 0:
+                piece = np.empty((stop - start, *_shape(data)[1:]), dtype=_dtype(data))
+                comm.Recv(piece.reshape(-1).view(np.uint8), source=source)
+            target.put(slice(index[start], index[start] + stop - start), piece)
+
+
+class _Target:
+    """The file of the gathering rank.  After an error it takes and drops what still comes."""
+
+    def __init__(self, temporary, attributes):
+        self.error = None
+        self.file = self.attempt(lambda: h5py.File(temporary, "w"))
+        self.attempt(lambda: self.file.attrs.update(attributes))
+
+    def create(self, name, data):
+        self.dataset = self.attempt(lambda: _create(self.file, name, data))
+
+    def put(self, where, values):
+        self.attempt(lambda: self.dataset.__setitem__(where, values))
+
+    def attempt(self, function):
+        if self.error is None:
+            try:
+                return function()
+            except OSError as error:
+                self.error = error
+        return None
+
+
+# Checksums
+
+
+def _digests(values: np.ndarray) -> np.ndarray:
+    """(m, 32) uint8: the SHA-256 of every row; a scalar is one row."""
+    values = np.atleast_1d(values)
+    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    data = little.reshape(-1).view(np.uint8).reshape(len(values), _row_bytes(values.shape, values.dtype))
+    joined = b"".join(hashlib.sha256(row).digest() for row in data)
+    return np.frombuffer(joined, dtype=np.uint8).reshape(len(values), 32)
+
+
+def _describe(comm, data):
+    """(shape, dtype, digests of all rows in order) of a dataset, collectively."""
+    if isinstance(data, Rows):
+        return _shape(data), _dtype(data), merge_rows(comm, data.index, _digests(data.values), data.n)
+    return data.shape, data.dtype, _digests(data)
+
+
+def _checksum(attributes, described):
+    """SHA-256 over attributes and (name, shape, dtype, digests) of the datasets, ordered by name."""
+    kept = {name: value for name, value in attributes.items() if not _volatile(name)}
+    total = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
+    for name, shape, dtype, digests in described:
+        if not _volatile(name):
+            total.update(json.dumps([name, list(shape), dtype.newbyteorder("<").str]).encode())
+            total.update(digests.tobytes())
+    return total.hexdigest()
+
+
+def _volatile(name):
+    return name.rpartition("/")[2] in VOLATILE
+
+
+def _verify(path, file):
+    described = (
+        (name, dataset.shape, dataset.dtype, _digests_of_dataset(dataset))
+        for name, dataset in sorted(_datasets(file).items())
+    )
+    attributes = _attributes(file)
+    if _checksum(attributes, described) != attributes.get("checksum"):
+        raise InputError(f"{path}: damaged, its content does not match its checksum")
+
+
+def _digests_of_dataset(dataset):
+    """Digests a piece at a time, so that a large file need not fit into memory."""
+    if not dataset.shape or not dataset.shape[0]:
+        return _digests(dataset[()])
+    pieces = _runs(np.arange(dataset.shape[0]), _row_bytes(dataset.shape, dataset.dtype))
+    return np.concatenate([_digests(dataset[start:stop]) for start, stop in pieces])
+
+
+# Reading
+
+
+@contextmanager
+def _opened(path, kind, version):
+    """The file, open for reading, once it is known to be ours; whatever is wrong with it is one line."""
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        with h5py.File(path, "r") as file:
+            _check_format(path, file, kind, version)
+            yield file
+    except DAMAGE as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: not a readable HDF5 file, or truncated ({reason})") from None
+
+
+def _check_format(path, file, kind, version):
+    found = file.attrs.get("format")
+    if not isinstance(found, str) or "version" not in file.attrs:
+        raise InputError(f"{path}: not a file of mpi_potts")
+    if kind is not None and found != kind:
+        raise InputError(f"{path}: format is {found!r}; {kind!r} is accepted")
+    if version is not None and file.attrs["version"] > version:
+        raise InputError(
+            f"{path}: version {file.attrs['version']} of a newer mpi_potts; up to {version} is accepted"
+        )
+
+
+def _attributes(file):
+    return {name: _plain(value) for name, value in file.attrs.items()}
+
+
+def _plain(value):
+    """An attribute as str, int, float, bool or a list of them: the same before writing and after reading."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def _datasets(file):
+    found = {}
+    file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def _some_rows(dataset, index):
+    rows = np.empty((len(index), *dataset.shape[1:]), dtype=dataset.dtype)
+    for start, stop in _runs(index, _row_bytes(dataset.shape, dataset.dtype)) if len(index) else ():
+        rows[start:stop] = dataset[index[start] : index[start] + stop - start]
+    return rows
