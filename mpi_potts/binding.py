@@ -20,8 +20,11 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from .errors import InputError
+from .lattice import half_offsets
+from .smooth import Estimates, Smooth
 
 INTERPOLATIONS = ("smooth", "linear")
 ARRAYS = ("beta", "mean", "sd", "mean_se", "sd_se", "tau", "flag")
@@ -127,7 +130,42 @@ class Binding:
 
     @cached_property
     def _curve(self):
-        return Linear(self.beta, self.mean, self.sd, self.mean_se, self.sd_se)
+        if self.interpolation == "linear" or self.beta.size == 1:
+            return Linear(self.beta, self.mean, self.sd, self.mean_se, self.sd_se)
+        return Smooth(self._estimates())
+
+    def _estimates(self):
+        """What the smooth form is fitted to: estimates, with errors that do not follow their own noise."""
+        step = 2.0 * len(half_offsets(len(self.shape), self.neighbourhood))
+        mean, variance = self.mean.copy(), self.sd**2
+        moved = variance > 0.0
+        # S that never moved in n sweeps has errors of the order 1/n.
+        rare = np.minimum(1.0, np.maximum(self.mean_se / step, 1e-12))
+        mean_relative = _steady(
+            np.where(moved, self.mean_se**2 / np.where(moved, variance, 1.0), rare), moved
+        )
+        variance_relative = _steady(
+            np.where(moved, 4 * self.sd_se**2 / (2 * variance + step**2), rare), moved
+        )
+        # Where the starts disagree, the errors are those of the two phases and belong to that point alone.
+        split = self.flag & 1 > 0
+        mean_absolute = np.where(split | ~moved, self.mean_se**2, 0.0)
+        variance_absolute = np.where(split, 4 * variance * self.sd_se**2, 0.0)
+        if self.beta[0] == 0.0:
+            # Independent labels: exact, so with errors that are nothing beside the others.
+            mean[0], variance[0] = self.edges / self.labels, self.edges * (self.labels - 1) / self.labels**2
+            mean_relative[0], variance_relative[0] = 1e-10, 1e-8
+            mean_absolute[0] = variance_absolute[0] = 0.0
+        return Estimates(
+            self.beta,
+            mean,
+            variance,
+            mean_relative,
+            mean_absolute,
+            variance_relative,
+            variance_absolute,
+            step,
+        )
 
     def _inside(self, beta):
         beta = np.asarray(beta, dtype=np.float64)
@@ -138,6 +176,16 @@ class Binding:
                 f"beta = {wrong} is outside the binding function's grid, [{self.beta[0]}, {self.beta[-1]}]"
             )
         return beta
+
+
+def _steady(values, seen):
+    """(n,) medians over seven neighbours of the values that were seen; the gaps by the nearest that were."""
+    if not seen.any():
+        return values
+    known = np.flatnonzero(seen)
+    padded = np.pad(np.maximum(values[known], 1e-12), 3, mode="edge")
+    medians = np.median(sliding_window_view(padded, 7), axis=1)
+    return np.exp(np.interp(np.arange(len(values)), known, np.log(medians)))
 
 
 class Linear:
