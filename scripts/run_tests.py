@@ -22,7 +22,7 @@ PYTEST = [sys.executable, "-m", "pytest", "--color=no", "-p", "no:cacheprovider"
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 # Standard output of the first rank is shown; that of the others is kept, for when something fails.
-ONE_RANK = 'r=$OMPI_COMM_WORLD_RANK; if [ "$r" = 0 ]; then exec "$@"; fi; exec "$@" > "$LOGS/$r" 2>&1'
+ONE_RANK = '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec > "$LOGS/$OMPI_COMM_WORLD_RANK" 2>&1; exec "$0" "$@"'
 
 
 class Failure(Exception):
@@ -31,7 +31,8 @@ class Failure(Exception):
 
 def run(command, limit, **environment):
     """Run a command, show its output as it comes, and return it; a failure or the time limit raises."""
-    print("$", " ".join(map(str, command)), flush=True)
+    shown = [str(part) for part in command if part not in ("sh", "-c", ONE_RANK)]
+    print("\n$", " ".join(shown), flush=True)
     command = ["timeout", "--kill-after=20", str(limit), *map(str, command)]
     lines = []
     with subprocess.Popen(
@@ -70,7 +71,7 @@ def on_ranks(ranks, selection, limit):
     with tempfile.TemporaryDirectory() as logs:
         try:
             output = run(
-                ["mpirun", "-n", ranks, "sh", "-c", ONE_RANK, "rank", *suite],
+                ["mpirun", "-n", ranks, "sh", "-c", ONE_RANK, *suite],
                 limit,
                 MPI_POTTS_EXPECT_RANKS=str(ranks),
                 LOGS=logs,
