@@ -5,17 +5,11 @@ the datasets and attributes it is given.  Two writers stand behind one interface
 writes its own rows by parallel HDF5, and `gather`, in which rank 0 receives and writes them.  The content is
 the same.
 
-The checksum of a file is the SHA-256 of its attributes and of the SHA-256 of every row of every dataset, in
-the order of their names and row numbers, so that each rank can do its own rows.  It leaves out what may
-differ between equal results: the times, and which writer was used.
-
 Collective HDF5 calls hang when ranks do not make the same ones.  Here all ranks create the same datasets and
 set the same attributes; rows are written independently (a rank may have none); nothing closes the file on the
 way out of an exception, so that the error reaches the top and ends all ranks.
 """
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,12 +25,11 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 import h5py
 
 from . import __version__, files
+from .checksum import checksum, row_bytes, row_digests
 from .errors import InputError
 from .parallel import MESSAGE, Comm, block, merge_rows, on_root, raise_together
 
 WRITERS = ("mpio", "gather")
-# The last part of a name that the checksum leaves out, in attributes and datasets.
-VOLATILE = ("checksum", "writer", "created", "seconds")
 # Room for what HDF5 itself needs beside the arrays.
 OVERHEAD = 1 << 16
 # What h5py raises on a damaged file, depending on where the damage is.
@@ -96,7 +89,7 @@ def write(
     datasets = {name: _whole_or_rows(datasets[name]) for name in sorted(datasets)}
     attributes = {name: _plain(value) for name, value in attributes.items()}
     attributes |= {"format": kind, "version": version, "program": f"mpi_potts {__version__}"}
-    attributes["checksum"] = _checksum(attributes, ((n, *_describe(comm, d)) for n, d in datasets.items()))
+    attributes["checksum"] = checksum(attributes, ((n, *_describe(comm, d)) for n, d in datasets.items()))
     attributes |= {"writer": writer, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     attributes = comm.bcast(attributes)
 
@@ -132,13 +125,6 @@ def read_rows(path: Path, kind: str, version: int, rows: Mapping[str, np.ndarray
     """Only some rows, {name: ascending row numbers}, of a file that was verified before; on one rank."""
     with _opened(path, kind, version) as file:
         return {name: _some_rows(file[name], np.asarray(index)) for name, index in rows.items()}
-
-
-def identify(path: Path) -> tuple[str, int, dict[str, Any]]:
-    """Format, version and attributes of any file of this program, unverified."""
-    with _opened(path, None, None) as file:
-        attributes = _attributes(file)
-        return attributes["format"], attributes["version"], attributes
 
 
 def contents(path: Path) -> tuple[dict[str, Any], dict[str, tuple[tuple[int, ...], str]]]:
@@ -188,13 +174,9 @@ def _dtype(data):
     return data.values.dtype if isinstance(data, Rows) else data.dtype
 
 
-def _row_bytes(shape, dtype):
-    return int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
-
-
-def _runs(index: np.ndarray, row_bytes: int) -> Iterator[tuple[int, int]]:
+def _runs(index: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[tuple[int, int]]:
     """(from, to) in a rank's own rows: runs of consecutive global rows, none larger than one message."""
-    most = max(1, MESSAGE // max(1, row_bytes))
+    most = max(1, MESSAGE // max(1, row_bytes(shape, dtype)))
     breaks = np.flatnonzero(np.diff(index) != 1) + 1
     for first, last in zip([0, *breaks], [*breaks, len(index)]):
         for start in range(first, last, most):
@@ -203,7 +185,7 @@ def _runs(index: np.ndarray, row_bytes: int) -> Iterator[tuple[int, int]]:
 
 def _prepare(path, temporary, datasets):
     needed = sum(
-        _shape(d)[0] * _row_bytes(_shape(d), _dtype(d)) if _shape(d) else 8 for d in datasets.values()
+        _shape(d)[0] * row_bytes(_shape(d), _dtype(d)) if _shape(d) else 8 for d in datasets.values()
     )
     try:
         files.check_space(path, needed + OVERHEAD)
@@ -236,7 +218,7 @@ def _write_mpio(comm, temporary, attributes, datasets):
         dataset = _create(file, name, data)
         try:
             if isinstance(data, Rows):
-                for start, stop in _runs(data.index, _row_bytes(_shape(data), _dtype(data))):
+                for start, stop in _runs(data.index, _shape(data), _dtype(data)):
                     first = data.index[start]
                     dataset[first : first + stop - start] = data.values[start:stop]
             elif comm.rank == 0:
@@ -270,10 +252,10 @@ def _write_gathered(comm, temporary, attributes, datasets):
 def _gather(comm, data, target):
     """Bring the rows of all ranks to rank 0, a run at a time: it never holds more than one message."""
     counts = comm.gather(len(data.index))
-    row_bytes = _row_bytes(_shape(data), _dtype(data))
+    shape, dtype = _shape(data), _dtype(data)
     if comm.rank > 0 and len(data.index):
         comm.Send(data.index, dest=0)
-        for start, stop in _runs(data.index, row_bytes):
+        for start, stop in _runs(data.index, shape, dtype):
             comm.Send(data.values[start:stop].reshape(-1).view(np.uint8), dest=0)
     for source in range(comm.size) if target else ():
         index = data.index
@@ -281,10 +263,10 @@ def _gather(comm, data, target):
             index = np.empty(counts[source], dtype=np.int64)
             if len(index):
                 comm.Recv(index, source=source)
-        for start, stop in _runs(index, row_bytes) if len(index) else ():
+        for start, stop in _runs(index, shape, dtype):
             piece = data.values[start:stop]
             if source > 0:
-                piece = np.empty((stop - start, *_shape(data)[1:]), dtype=_dtype(data))
+                piece = np.empty((stop - start, *shape[1:]), dtype=dtype)
                 comm.Recv(piece.reshape(-1).view(np.uint8), source=source)
             target.put(slice(index[start], index[start] + stop - start), piece)
 
@@ -315,53 +297,29 @@ class _Target:
 # Checksums
 
 
-def _digests(values: np.ndarray) -> np.ndarray:
-    """(m, 32) uint8: the SHA-256 of every row; a scalar is one row."""
-    values = np.atleast_1d(values)
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    data = little.reshape(-1).view(np.uint8).reshape(len(values), _row_bytes(values.shape, values.dtype))
-    joined = b"".join(hashlib.sha256(row).digest() for row in data)
-    return np.frombuffer(joined, dtype=np.uint8).reshape(len(values), 32)
-
-
 def _describe(comm, data):
     """(shape, dtype, digests of all rows in order) of a dataset, collectively."""
     if isinstance(data, Rows):
-        return _shape(data), _dtype(data), merge_rows(comm, data.index, _digests(data.values), data.n)
-    return data.shape, data.dtype, _digests(data)
-
-
-def _checksum(attributes, described):
-    """SHA-256 over attributes and (name, shape, dtype, digests) of the datasets, ordered by name."""
-    kept = {name: value for name, value in attributes.items() if not _volatile(name)}
-    total = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
-    for name, shape, dtype, digests in described:
-        if not _volatile(name):
-            total.update(json.dumps([name, list(shape), dtype.newbyteorder("<").str]).encode())
-            total.update(digests.tobytes())
-    return total.hexdigest()
-
-
-def _volatile(name):
-    return name.rpartition("/")[2] in VOLATILE
+        return _shape(data), _dtype(data), merge_rows(comm, data.index, row_digests(data.values), data.n)
+    return data.shape, data.dtype, row_digests(data)
 
 
 def _verify(path, file):
     described = (
-        (name, dataset.shape, dataset.dtype, _digests_of_dataset(dataset))
+        (name, dataset.shape, dataset.dtype, _dataset_digests(dataset))
         for name, dataset in sorted(_datasets(file).items())
     )
     attributes = _attributes(file)
-    if _checksum(attributes, described) != attributes.get("checksum"):
+    if checksum(attributes, described) != attributes.get("checksum"):
         raise InputError(f"{path}: damaged, its content does not match its checksum")
 
 
-def _digests_of_dataset(dataset):
+def _dataset_digests(dataset):
     """Digests a piece at a time, so that a large file need not fit into memory."""
     if not dataset.shape or not dataset.shape[0]:
-        return _digests(dataset[()])
-    pieces = _runs(np.arange(dataset.shape[0]), _row_bytes(dataset.shape, dataset.dtype))
-    return np.concatenate([_digests(dataset[start:stop]) for start, stop in pieces])
+        return row_digests(dataset[()])
+    pieces = _runs(np.arange(dataset.shape[0]), dataset.shape, dataset.dtype)
+    return np.concatenate([row_digests(dataset[start:stop]) for start, stop in pieces])
 
 
 # Reading
@@ -412,6 +370,6 @@ def _datasets(file):
 
 def _some_rows(dataset, index):
     rows = np.empty((len(index), *dataset.shape[1:]), dtype=dataset.dtype)
-    for start, stop in _runs(index, _row_bytes(dataset.shape, dataset.dtype)) if len(index) else ():
+    for start, stop in _runs(index, dataset.shape, dataset.dtype):
         rows[start:stop] = dataset[index[start] : index[start] + stop - start]
     return rows
