@@ -52,7 +52,7 @@ build_h5py() {
 
 find_hdf5
 say "installing the build tools of h5py into $venv"
-pip_install "$venv" 'mpi4py>=4.0' 'numpy>=2.0' cython pkgconfig packaging 'setuptools>=80' wheel
+pip_install "$venv" 'pip>=23.1' 'mpi4py>=4.0' 'numpy>=2.0' cython pkgconfig packaging 'setuptools>=80' wheel
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/mpi_potts/wheels/$(wheel_key)
 compgen -G "$cache/h5py-*.whl" >/dev/null || build_h5py "$cache"
 say "installing h5py from $cache"
