@@ -58,5 +58,6 @@ compgen -G "$cache/h5py-*.whl" >/dev/null || build_h5py "$cache"
 say "installing h5py from $cache"
 pip_install "$venv" --no-deps --force-reinstall "$cache"/h5py-*.whl
 say "installing mpi_potts with all its extras into $venv"
-pip_install "$venv" -e '.[figures,geotiff,nifti,test]'
+extras=$("$python" -c 'import tomllib as t; print(*t.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"], sep=",")')
+pip_install "$venv" -e ".[$extras]"
 "$python" -c 'import h5py, sys; sys.exit(not h5py.get_config().mpi)' || die "h5py in $venv is not parallel"
