@@ -1,0 +1,383 @@
+"""SMC-ABC (paper, section 2.1) for beta, with S(z) moving under it (section 4.2).
+
+N particles beta_i with weights w_i, each with M pseudo-statistics x_im, follow the targets
+
+    pi_t(beta, x_1..M)  proportional to  #{m : |x_m - S_t| < eps_t}  prod_m p(x_m | beta)  pi(beta).
+
+One iteration: S_t is asked for (fixed for observed labels, else from the label chain); **adaptation** finds
+eps_t and the weights; **resampling** where ESS is low; **mutation** by one Metropolis step of every
+particle that has weight. The formulas are in `weights`; here ranks meet.
+
+The N x M pseudo-statistics, by far the largest array, stay on the rank that has the particle's slot.  All
+else, (beta, birth, weight, count), is N numbers each, allgathered, and known to every rank.  A
+pseudo-statistic is an addressed draw, a function of (seed, birth iteration, birth index, m) and beta: so
+after resampling the replicates need not travel with their particle, and a checkpoint need not hold them.
+The rank that takes a particle over draws the same bits again.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from .. import rng, weights
+from ..errors import InputError
+from ..kernels import smc as kernels
+from ..parallel import allgather_rows, block
+from ..rng import Purpose
+from ..weights import Reason
+
+# Proposals drawn and counted together: their pseudo-statistics stay in the second-level cache.
+CHUNK = 256
+
+
+class Stop(StrEnum):
+    """Why the SMC stopped."""
+
+    ACCEPTANCE = "acceptance below min_acceptance"
+    EPSILON = "epsilon reached min_epsilon"
+    NOISE = "epsilon below the sampling noise of S(z)"
+    ITERATIONS = "max_iterations reached"
+
+
+class Source(Protocol):
+    """Where pseudo-statistics come from.  Draws are addressed: the same arguments give the same bits."""
+
+    replicates: int  # M
+    support: tuple[float, float]  # the values of beta it can draw for
+
+    def draw(self, out: np.ndarray, beta: np.ndarray, iteration: np.ndarray, index: np.ndarray) -> None:
+        """Fill out, (n, M) float64, for n particles born at (iteration, index) with their beta."""
+
+
+class BindingSource:
+    """Pseudo-statistics from the Gaussian auxiliary model: x = mean(beta) + sd(beta) * normal."""
+
+    def __init__(self, binding, replicates: int, seed: int):
+        self.replicates = replicates
+        self.support = float(binding.beta[0]), float(binding.beta[-1])
+        self._moments = binding.moments
+        self._stream = rng.stream(seed, Purpose.PSEUDO_STATISTIC)
+
+    def draw(self, out: np.ndarray, beta: np.ndarray, iteration: np.ndarray, index: np.ndarray) -> None:
+        kernels.draw(out, *self._moments(beta), iteration, index, self._stream)
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything at the end of an iteration; the arrays are whole, in global particle order, on every rank.
+
+    With its source, settings and seed it continues bit for bit on any number of ranks.
+    """
+
+    iteration: int
+    epsilon: float
+    statistic: float
+    noise_sd: float  # sampling noise of the statistic; 0 for observed labels
+    beta: np.ndarray  # (N,)
+    weight: np.ndarray  # (N,), sum 1
+    count: np.ndarray  # (N,) int64, pseudo-statistics closer than epsilon to the statistic
+    birth: np.ndarray  # (N, 2) int64, iteration and slot in which beta was proposed
+    ess: float  # after adaptation, before resampling
+    target: float  # what adaptation aimed at
+    reason: Reason  # why epsilon is what it is
+    resampled: bool
+    acceptance: float  # accepted proposals / N
+    beta_mean: float
+    beta_sd: float
+    stopped_because: str = ""
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Plain arrays, all but the times, from which `unpack` makes this state again."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seconds"}
+        values["stopped_because"] = ["", *Stop].index(self.stopped_because)
+        return {name: np.asarray(value) for name, value in values.items()}
+
+    @classmethod
+    def unpack(cls, arrays: dict[str, np.ndarray]) -> "State":
+        values = {f.name: arrays[f.name] for f in fields(cls) if f.name != "seconds"}
+        values = {name: v.item() if np.ndim(v) == 0 else np.asarray(v) for name, v in values.items()}
+        values["reason"] = Reason(values["reason"])
+        values["stopped_because"] = ["", *Stop][values["stopped_because"]]
+        return cls(**values)
+
+
+# Called on every rank before each iteration with the state after the last one (before the first: equally
+# weighted draws from the prior, and epsilon infinite).  Returns S(z) and its sampling noise, the same on
+# every rank.
+Observe = Callable[[State], tuple[float, float]]
+
+
+def observed(statistic: float) -> Observe:
+    """Observed labels: S is fixed and has no noise."""
+    return lambda state: (statistic, 0.0)
+
+
+def chain_betas(state: State, seed: int, count: int, chain: int = 0) -> np.ndarray:
+    """(count,) values of beta drawn by weight, for the sweeps of a label chain after this iteration."""
+    uniform = rng.uniforms(rng.stream(seed, Purpose.CHAIN_BETA, chain), state.iteration, count)
+    return state.beta[weights.choose(state.weight, uniform)]
+
+
+def smc_abc(
+    comm,
+    source: Source,
+    interval: tuple[float, float],
+    settings,
+    seed: int,
+    observe: Observe,
+    state: State | None = None,
+) -> Iterator[State]:
+    """Yield the state after each iteration; the last one has `stopped_because`.
+
+    interval : beta is uniform on it a priori.  settings : the [smc] table of the input.  state : continue
+    from it.
+    """
+    _check(comm, source, interval, settings)
+    state = _initial(interval, settings.particles, source.replicates, seed) if state is None else state
+    if state.stopped_because:
+        return
+    slots = _Slots(comm, settings.particles)
+    x = np.empty((slots.index.size, source.replicates))
+    _draw_again(slots, state, x, source, slots.index)
+    while not state.stopped_because:
+        clock = _Clock()
+        statistic, noise_sd = observe(state)
+        state = replace(
+            state, iteration=state.iteration + 1, statistic=float(statistic), noise_sd=float(noise_sd)
+        )
+        clock.lap("statistic")
+        state = _adapt(slots, state, x, settings)
+        # The bandwidth of the proposal, from the weighted particles: resampling only adds noise to it.
+        step = math.sqrt(2.0) * weights.moments(state.beta, state.weight)[1]
+        clock.lap("adaptation")
+        state = _resample(slots, state, x, source, settings, seed)
+        clock.lap("resampling")
+        state = _mutate(slots, state, x, source, step, interval, seed)
+        clock.lap("mutation")
+        state = replace(state, stopped_because=_stop(state, settings), seconds=clock.seconds)
+        yield state
+
+
+class _Clock:
+    """Seconds of each part of an iteration."""
+
+    def __init__(self):
+        self.seconds = {}
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        now = time.perf_counter()
+        self.seconds[part], self._last = now - self._last, now
+
+
+class _Slots:
+    """The N slots for particles and the block of them that this rank has."""
+
+    def __init__(self, comm, particles: int):
+        self.comm = comm
+        self.particles = particles
+        self.start, self.stop = block(particles, comm.size, comm.rank)
+        self.own = slice(self.start, self.stop)
+        self.index = np.arange(self.start, self.stop)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        return allgather_rows(self.comm, rows, self.particles)
+
+
+def _check(comm, source: Source, interval: tuple[float, float], settings) -> None:
+    low, high = interval
+    if not (source.support[0] <= low < high <= source.support[1]):
+        raise InputError(
+            f"prior.beta = [{low:g}, {high:g}]: the binding function covers {source.support[0]:g} to "
+            f"{source.support[1]:g}, and the prior must lie inside it"
+        )
+    if settings.particles < comm.size:
+        raise InputError(f"smc.particles = {settings.particles}: at least one for each of {comm.size} ranks")
+
+
+def _initial(interval: tuple[float, float], particles: int, replicates: int, seed: int) -> State:
+    """Iteration 0: the prior, and a tolerance that every pseudo-statistic meets whatever S is."""
+    low, high = interval
+    uniform = rng.uniforms(rng.stream(seed, Purpose.PARTICLE), 0, particles)
+    beta = low + (high - low) * uniform
+    weight = np.full(particles, 1.0 / particles)
+    mean, sd = weights.moments(beta, weight)
+    return State(
+        iteration=0,
+        epsilon=math.inf,
+        statistic=0.0,
+        noise_sd=0.0,
+        beta=beta,
+        weight=weight,
+        count=np.full(particles, replicates, dtype=np.int64),
+        birth=np.stack([np.zeros(particles, dtype=np.int64), np.arange(particles)], axis=1),
+        ess=float(particles),
+        target=float(particles),
+        reason=Reason.SOLVED,
+        resampled=False,
+        acceptance=1.0,
+        beta_mean=mean,
+        beta_sd=sd,
+    )
+
+
+class _SharedDistances:
+    """`weights.Distances` of the particles of all ranks: each counts its own rows, then they allgather."""
+
+    def __init__(self, slots: _Slots, x: np.ndarray, alive: np.ndarray, statistic: float):
+        self.size = slots.particles * x.shape[1]
+        self._slots = slots
+        self._x = x
+        self._alive = alive
+        self._statistic = statistic
+        self._narrowed = None
+
+    def counts(self, tolerances: np.ndarray) -> np.ndarray:
+        out = np.zeros((self._alive.size, tolerances.size), dtype=np.int64)
+        if self._narrowed is None:
+            kernels.count(out, self._x, self._statistic, tolerances)
+            out[~self._alive] = 0
+        else:
+            distance, row, below = self._narrowed
+            kernels.count_pairs(out, distance, row, tolerances)
+            out += below[:, None]
+        return self._slots.gather(out)
+
+    def narrow(self, lower: float, upper: float) -> None:
+        if self._narrowed is None:
+            self._narrowed = kernels.collect(self._x, self._alive, self._statistic, lower, upper)
+            return
+        distance, row, below = self._narrowed
+        below = below + np.bincount(row[distance < lower], minlength=below.size)
+        keep = (distance >= lower) & (distance < upper)
+        self._narrowed = distance[keep], row[keep], below
+
+    def pairs(self, lower: float, upper: float) -> tuple[np.ndarray, np.ndarray]:
+        self.narrow(lower, upper)
+        distance, row, _ = self._narrowed
+        blocks = self._slots.comm.allgather((distance, row + self._slots.start))
+        distance, particle = (np.concatenate(parts) for parts in zip(*blocks))
+        # Blocks come in global order, so a stable sort leaves equal distances in the order of particles.
+        order = np.argsort(distance, kind="stable")
+        return distance[order], particle[order]
+
+    def farthest(self) -> float:
+        largest = np.abs(self._x - self._statistic).max()
+        return float(np.nextafter(max(self._slots.comm.allgather(float(largest))), math.inf))
+
+
+def _adapt(slots: _Slots, state: State, x: np.ndarray, settings) -> State:
+    """eps_t and the weights for (S_t, eps_t); the counts of `state` are still those of (S_t-1, eps_t-1)."""
+    if not math.isfinite(state.statistic):
+        raise RuntimeError(f"iteration {state.iteration}: the statistic S(z) is {state.statistic}")
+    value = weights.per_count(state.weight, state.count)
+    distances = _SharedDistances(slots, x, value[slots.own] > 0.0, state.statistic)
+    target = settings.alpha * weights.ess(state.weight)
+    found = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon)
+    return replace(
+        state,
+        epsilon=found.epsilon,
+        weight=weights.normalise(value * found.count),
+        count=found.count,
+        ess=found.ess,
+        target=target,
+        reason=found.reason,
+    )
+
+
+def _resample(slots: _Slots, state: State, x: np.ndarray, source: Source, settings, seed: int) -> State:
+    """Where ESS is low, N equally weighted particles by the resampling scheme; `x` follows."""
+    n = slots.particles
+    if state.ess >= settings.resample_below * n:
+        return replace(state, resampled=False)
+    uniform = rng.uniforms(rng.stream(seed, Purpose.RESAMPLE), state.iteration, n)
+    ancestors = weights.ancestors(state.weight, uniform, settings.resampling)
+    state = replace(
+        state,
+        beta=state.beta[ancestors],
+        weight=np.full(n, 1.0 / n),
+        count=state.count[ancestors],
+        birth=state.birth[ancestors],
+        resampled=True,
+    )
+    _draw_again(slots, state, x, source, slots.index[ancestors[slots.own] != slots.index])
+    return state
+
+
+def _draw_again(slots: _Slots, state: State, x: np.ndarray, source: Source, index: np.ndarray) -> None:
+    """Draw the pseudo-statistics of the particles in slots `index` of this rank at their birth's address."""
+    buffer = np.empty((CHUNK, source.replicates))
+    for slot in _chunks(index):
+        rows = buffer[: slot.size]
+        source.draw(rows, state.beta[slot], state.birth[slot, 0], state.birth[slot, 1])
+        x[slot - slots.start] = rows
+
+
+def _mutate(
+    slots: _Slots,
+    state: State,
+    x: np.ndarray,
+    source: Source,
+    step: float,
+    interval: tuple[float, float],
+    seed: int,
+) -> State:
+    """One Metropolis step (paper, equation 4) of every particle with weight; `x` follows.
+
+    The walk is symmetric and the prior uniform, so the ratio is that of the counts.  A proposal outside the
+    prior's support is rejected before anything is drawn for it.
+    """
+    t, index = state.iteration, slots.index
+    proposal = state.beta[slots.own] + step * rng.normals(rng.stream(seed, Purpose.PROPOSAL), t, index)
+    uniform = rng.uniforms(rng.stream(seed, Purpose.ACCEPT), t, index)
+    possible = (proposal >= interval[0]) & (proposal <= interval[1]) & (state.weight[slots.own] > 0.0)
+    count = state.count[slots.own].copy()
+    accepted = np.zeros(index.size, dtype=bool)
+    buffer = np.empty((CHUNK, source.replicates))
+    for rows in _chunks(np.flatnonzero(possible)):
+        new = buffer[: rows.size]
+        source.draw(new, proposal[rows], np.full(rows.size, t), index[rows])
+        kernels.accept(x, count, accepted, rows, new, uniform, state.statistic, state.epsilon)
+    beta = np.where(accepted, proposal, state.beta[slots.own])
+    return _gathered(slots, state, beta, count, accepted)
+
+
+def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    return (rows[first : first + CHUNK] for first in range(0, rows.size, CHUNK))
+
+
+def _gathered(
+    slots: _Slots, state: State, beta: np.ndarray, count: np.ndarray, accepted: np.ndarray
+) -> State:
+    """The state after mutation, from each rank's block of it."""
+    beta, count, accepted = slots.gather(np.stack([beta, count, accepted], axis=1)).T
+    accepted = accepted > 0.0
+    birth = state.birth.copy()
+    birth[accepted] = np.stack([np.full(accepted.sum(), state.iteration), np.flatnonzero(accepted)], axis=1)
+    beta = np.ascontiguousarray(beta)
+    mean, sd = weights.moments(beta, state.weight)
+    return replace(
+        state,
+        beta=beta,
+        count=count.astype(np.int64),
+        birth=birth,
+        acceptance=float(accepted.sum() / accepted.size),
+        beta_mean=mean,
+        beta_sd=sd,
+    )
+
+
+def _stop(state: State, settings) -> str:
+    if state.acceptance < settings.min_acceptance:
+        return Stop.ACCEPTANCE
+    if state.epsilon <= settings.min_epsilon:
+        return Stop.EPSILON
+    if state.epsilon < settings.noise_floor * state.noise_sd:
+        return Stop.NOISE
+    return Stop.ITERATIONS if state.iteration >= settings.max_iterations else ""
