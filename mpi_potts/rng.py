@@ -41,6 +41,7 @@ class Purpose(IntEnum):
     SIMULATE_START = 14
     SIMULATE_TRUTH = 15
     SIMULATE_NOISE = 16
+    ORDERED_SWEEP = 20
 
 
 @njit(inline="always")
