@@ -135,13 +135,13 @@ def threshold(scores, batches=50):
 
 
 def chain(lattice, k, beta, sampler, count, seed):
-    """S after every sweep (count,), and the labels after every tenth (count / 10, n)."""
+    """S after every sweep (count,), and the labels after every fiftieth (count / 50, n)."""
     layout, state = start(lattice, k, seed)
     stream = streams(seed)[1]
     sampler(layout, state, beta, stream, 0, 100)
     statistics, labels = [], []
-    for t in range(count // 10):
-        statistics.append(sampler(layout, state, beta, stream, 100 + 10 * t, 10))
+    for t in range(count // 50):
+        statistics.append(sampler(layout, state, beta, stream, 100 + 50 * t, 50))
         labels.append(state[layout.sites])
     return np.concatenate(statistics), np.array(labels)
 
@@ -154,7 +154,7 @@ def test_samplers_have_the_distribution_found_by_enumeration(lattice, sampler):
         labellings, statistic = enumerate_labellings(lattice, k)
         weight = np.exp(beta * statistic)
         weight /= weight.sum()
-        drawn, labels = chain(lattice, k, beta, sampler, 20_000, seed=k)
+        drawn, labels = chain(lattice, k, beta, sampler, 100_000, seed=k)
 
         # S and its square, the chance of every common value of S, and of every label at every site.
         exact = np.bincount(statistic, weight, lattice.edges + 1)

@@ -257,7 +257,8 @@ def gibbs(
 ) -> np.ndarray:
     """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistics = np.empty(count, dtype=np.int64)
-    _gibbs(state, *layout[2:7], layout.labels, float(beta), stream, first, statistics)
+    sites = layout.sites, layout.by_colour, layout.colour_ends, layout.before, layout.around
+    _gibbs(state, *sites, layout.labels, float(beta), stream, first, statistics)
     return statistics
 
 
