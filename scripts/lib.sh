@@ -42,9 +42,9 @@ make_venv() {
     fi
 }
 
-# pip of a virtual environment.  Everything is a wheel except what a caller names.
+# Install into a virtual environment, from wheels alone; -qq shows errors only.
 pip_install() {
     local venv=$1
     shift
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: "$@"
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check --only-binary=:all: "$@"
 }
