@@ -204,7 +204,9 @@ class Linear:
         self.error = np.sqrt(full[:-1] + (before / 2 * mean_se) ** 2)
 
     def moments(self, beta):
-        return np.interp(beta, self.beta, self.mean), np.interp(beta, self.beta, self.sd)
+        left, t = self._locate(beta)
+        right = np.minimum(left + 1, self.beta.size - 1)
+        return tuple(x.take(left) * (1 - t) + x.take(right) * t for x in (self.mean, self.sd))
 
     def standard_errors(self, beta):
         """Those of the two neighbouring estimates as weighted; the error of the chord is not included."""

@@ -31,7 +31,8 @@ _FIT_CELLS = 4
 _TABLE_CELLS = 16
 
 # Penalties that are tried, and widths w as fractions of the grid's length.
-_PENALTIES = 10.0 ** np.arange(-3.0, 7.01, 0.25)
+_PENALTIES = 10.0 ** np.arange(-3.0, 7.1, 0.5)
+_NEARBY = 10.0 ** np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
 _NARROWING = 0.4
 
 # Gauss-Newton: steps at most, the step at which the penalty is settled, the largest change of f in one step,
@@ -40,6 +41,9 @@ _MOST_STEPS = 40
 _FREEZE = 8
 _LARGEST_CHANGE = 2.0
 _LARGEST_RATIO = 9.0
+
+# Residuals beyond this are outliers: a chain that was in the wrong phase all the time, unknown to itself.
+_OUTLIER = 5.0
 
 # What the data do not determine (a variance where S never moved) stays near the first guess.
 _RIDGE = 1e-5
@@ -168,19 +172,28 @@ class Problem:
         return residuals, np.vstack([upper, lower])
 
     def solve(self, theta):
-        """Gauss-Newton steps to the minimum; returns a Fit."""
+        """Gauss-Newton steps to the minimum; where there are outliers, then again with these held down."""
+        result = self._descend(theta, np.inf)
+        if np.abs(result.residuals).max() > _OUTLIER:
+            result = self._descend(result.theta, _OUTLIER)
+        return result
+
+    def _descend(self, theta, outlier):
         penalties, start = _PENALTIES, theta
         for iteration in range(_MOST_STEPS):
             residuals, slopes = self.linearise(theta)
+            # A residual beyond `outlier` gets an error so much larger that it is no farther than that.
+            shrink = outlier / np.maximum(np.abs(residuals), outlier) if np.isfinite(outlier) else 1.0
+            residuals, slopes = residuals * shrink, slopes * np.reshape(shrink, (-1, 1))
             step, best, score = self._choose(theta, theta - start, residuals, slopes, penalties)
             penalty = penalties[best] * self.penalty
-            if iteration == _FREEZE:
-                penalties = penalties[best : best + 1]
+            # Only the neighbours of the best penalty are tried again, and none once it should have settled.
+            penalties = penalties[best] * (_NEARBY if iteration < _FREEZE else np.ones(1))
             change = np.abs(step[1:]).max()
             theta = theta + step * min(1.0, _LARGEST_CHANGE / max(change, 1e-300))
             if change < 1e-5:
                 break
-        return Fit(self.coordinate, theta, residuals, slopes, penalty, score)
+        return Fit(self.coordinate, theta, residuals, slopes, penalty, score - 2 * np.sum(np.log(shrink)))
 
     def _choose(self, theta, moved, residuals, slopes, penalties):
         """The step for the most probable of the penalties, its index, and minus twice its log probability."""
@@ -261,8 +274,8 @@ class Smooth:
 
     def __init__(self, data: Estimates):
         result = fit(data)
-        self.fit = result
-        coordinate, c = result.coordinate, result.theta[1:]
+        self.coordinate = coordinate = result.coordinate
+        c = result.theta[1:]
         self.beta = coordinate.cells(_TABLE_CELLS)
         step = np.diff(self.beta)
         inner = (self.beta[:-1, None] + step[:, None] * _NODES).ravel()
@@ -274,9 +287,8 @@ class Smooth:
         slopes = np.cumsum(pieces.reshape(len(step), len(_NODES), -1).sum(axis=1), axis=0)
         slopes = np.column_stack([np.ones(len(basis)), np.vstack([np.zeros(len(c)), slopes])])
         mean = result.theta[0] + slopes[:, 1:].sum(axis=1)
-        self.cubics = np.column_stack(
-            [_cubic(step, mean, variance), _cubic(step, f, coordinate.derivative(self.beta) @ c)]
-        )
+        slope = coordinate.derivative(self.beta) @ c
+        self.cubics = np.vstack([_cubic(step, mean, variance), _cubic(step, f, slope)])
         self.integral = _integral(step, mean, variance)
         self._errors(result.covariance, step, slopes, basis, variance)
 
@@ -291,10 +303,8 @@ class Smooth:
 
     def moments(self, beta):
         cell, h = self._locate(beta)
-        a = self.cubics[cell]
-        mean = a[..., 0] + h * (a[..., 1] + h * (a[..., 2] + h * a[..., 3]))
-        f = a[..., 4] + h * (a[..., 5] + h * (a[..., 6] + h * a[..., 7]))
-        return mean, np.exp(f / 2)
+        m0, m1, m2, m3, f0, f1, f2, f3 = (column.take(cell) for column in self.cubics)
+        return m0 + h * (m1 + h * (m2 + h * m3)), np.exp((f0 + h * (f1 + h * (f2 + h * f3))) / 2)
 
     def standard_errors(self, beta):
         sd = self.moments(beta)[1]
@@ -302,25 +312,31 @@ class Smooth:
 
     def log_normaliser(self, beta):
         cell, h = self._locate(beta)
-        a = self.cubics[cell]
-        return self.integral[cell] + h * (
-            a[..., 0] + h * (a[..., 1] / 2 + h * (a[..., 2] / 3 + h * a[..., 3] / 4))
-        )
+        m0, m1, m2, m3 = (column.take(cell) for column in self.cubics[:4])
+        return self.integral.take(cell) + h * (m0 + h * (m1 / 2 + h * (m2 / 3 + h * m3 / 4)))
 
     def log_normaliser_error(self, beta):
         return np.interp(beta, self.beta, self.integral_se)
 
     def _locate(self, beta):
-        cell = np.clip(np.searchsorted(self.beta, beta, side="right") - 1, 0, len(self.beta) - 2)
+        """The cell of each beta, and the distance from its first node.
+
+        Cells are equal in t, so no search is needed; at a node rounding may give the neighbour, which agrees.
+        """
+        coordinate = self.coordinate
+        x = (beta - coordinate.peak) / coordinate.width
+        t = np.copysign(np.log(np.abs(x) + np.sqrt(x * x + 1.0)), x)
+        scale = _TABLE_CELLS * coordinate.density
+        cell = np.clip(((t - coordinate.low) * scale).astype(np.int64), 0, len(self.beta) - 2)
         return cell, beta - self.beta[cell]
 
 
 def _cubic(step, value, slope):
-    """(cells, 4) coefficients of the cubics with these values and slopes at the ends of each cell."""
+    """(4, cells) coefficients of the cubics with these values and slopes at the ends of each cell."""
     chord = np.diff(value) / step
     second = (3 * chord - 2 * slope[:-1] - slope[1:]) / step
     third = (slope[:-1] + slope[1:] - 2 * chord) / step**2
-    return np.column_stack([value[:-1], slope[:-1], second, third])
+    return np.stack([value[:-1], slope[:-1], second, third])
 
 
 def _integral(step, value, slope):
