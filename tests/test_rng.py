@@ -75,8 +75,10 @@ def test_iterations_indices_and_words_differ(stream):
 
 
 def test_the_numbers_of_purposes_are_part_of_the_results():
-    assert [p.value for p in Purpose] == list(range(1, len(Purpose) + 1))
-    assert (Purpose.GRID, Purpose.START, Purpose.PRIOR_SWEEP, Purpose.SIMULATE) == (1, 2, 3, 4)
+    names = "GRID START PRIOR_SWEEP SIMULATE PARTICLE PSEUDO_STATISTIC PROPOSAL ACCEPT RESAMPLE CHAIN_BETA"
+    names += " LABEL_SWEEP NOISE FINAL_BETA SIMULATE_START SIMULATE_TRUTH SIMULATE_NOISE"
+    assert [Purpose[name].value for name in names.split()] == list(range(1, 17))
+    assert len(Purpose) == len(Purpose.__members__), "two names share a number"
 
 
 @pytest.mark.parametrize("draw", [rng.words, rng.uniforms, rng.normals])
