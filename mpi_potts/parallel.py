@@ -20,6 +20,8 @@ from .errors import InputError, Interrupted
 
 # For annotations elsewhere: mpi4py is imported here and in __main__ only.
 Comm = MPI.Comm
+# For files that a rank writes by itself.
+ALONE = MPI.COMM_SELF
 # A waiting rank looks this often (seconds).  Spinning in a blocking call takes memory bandwidth and turbo
 # from rank 0.
 NAP = 0.005

@@ -99,7 +99,7 @@ def clock(seconds: float) -> str:
 def _scaled(value):
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
-            return f"{value / factor:.2f} {prefix}"
+            return f"{value / factor:.2f}{prefix} "
     return f"{value:.2f} "
 
 
