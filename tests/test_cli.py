@@ -1,0 +1,235 @@
+"""The command line as users and scripts meet it: exit codes, one line for bad input, nothing written."""
+
+import os
+
+import h5py
+import numpy as np
+import pytest
+from launch import launch
+
+from mpi_potts import __main__ as program
+from mpi_potts import __version__, store
+
+SMALL = """\
+[image]
+shape = [12, 13]
+[precompute]
+points = 4
+iterations = 20
+burn_in = 5
+[simulate]
+images = 3
+sweeps = 5
+"""
+
+# Arguments after the input file, and what the line must name.
+BAD_INPUT = [
+    (["--set", "model.lables=3"], ["model.lables", "3", "labels"]),
+    (["--set", "model.labels=1"], ["model.labels", "1", "2 to 255"]),
+    (["--set", "model.labels=many"], ["model.labels", "many", "2 to 255"]),
+    (["--set", "precompute.burn_in=20"], ["precompute.burn_in", "20", "precompute.iterations"]),
+    (["--set", "prior.beta=[-1, 1]"], ["prior.beta", "-1", ">= 0"]),
+    (["--set", "prior.beta=[1, 0.5]"], ["prior.beta", "[1.0, 0.5]"]),
+    (["--set", "smc.alpha=1.5"], ["smc.alpha", "1.5", "< 1"]),
+    (["--set", "smc.particles=0"], ["smc.particles", "0"]),
+    (["--set", "image.shape=[1, 1]"], ["neighbours"]),
+    (["--set", "image.mask=empty.npy"], ["input.toml", "neighbours"]),
+]
+
+BAD_COMMAND_LINES = [
+    [],
+    ["chekc", "input.toml"],
+    ["check"],
+    ["check", "input.toml", "--nonsense"],
+    ["check", "input.toml", "--max-hours", "soon"],
+    ["check", "input.toml", "--max-hours", "-1"],
+    ["check", "input.toml", "--max-hours", "nan"],
+    ["check", "input.toml", "--output", ""],
+    ["check", "input.toml", "--set", "seed"],
+    ["check", "input.toml", "--fres"],
+    ["check", "missing.toml"],
+    ["inspect", "missing.h5"],
+    ["inspect", "input.toml"],
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An input file in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "input.toml").write_text(SMALL)
+    np.save(tmp_path / "empty.npy", np.zeros((12, 13)))
+    return tmp_path
+
+
+def everything_in(directory):
+    return {path: path.read_bytes() if path.is_file() else None for path in directory.rglob("*")}
+
+
+def refuse(here, capfd, arguments):
+    """Run in this process; the one line that was said."""
+    before = everything_in(here)
+    assert program.main(arguments) == 2
+    said = capfd.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1
+    assert everything_in(here) == before
+    return said.err
+
+
+@pytest.mark.parametrize(("arguments", "parts"), BAD_INPUT)
+@pytest.mark.parametrize("command", ["check", "simulate"])
+def test_bad_input_is_one_line_exit_code_2_and_nothing_written(here, capfd, command, arguments, parts):
+    said = refuse(here, capfd, [command, "input.toml", *arguments])
+    assert all(part in said for part in parts), said
+
+
+@pytest.mark.parametrize("arguments", BAD_COMMAND_LINES)
+def test_a_bad_command_line_is_one_line_and_exit_code_2(here, capfd, arguments):
+    refuse(here, capfd, arguments)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name, *_ in program.COMMANDS)])
+def test_help_says_what_every_command_and_option_does(capfd, arguments):
+    assert program.main(arguments) == 0
+    page = capfd.readouterr().out
+    options = ("--set", "--output", "--quiet", "--fresh", "--max-hours")
+    expected = options if len(arguments) == 2 else [name for name, *_ in program.COMMANDS]
+    assert all(word in page for word in expected)
+
+
+def test_a_missing_image_is_refused_except_where_the_shape_is_enough(here, capfd):
+    missing = ["input.toml", "--set", "image.path=none.npy", "--quiet"]
+    assert "none.npy: does not exist" in refuse(here, capfd, ["check", *missing])
+    assert program.main(["simulate", *missing]) == 0
+
+
+def test_version(capfd):
+    assert program.main(["--version"]) == 0
+    assert capfd.readouterr().out == f"mpi-potts {__version__}\n"
+
+
+def test_check_prints_the_plan_and_writes_nothing(here, capfd):
+    before = everything_in(here)
+    assert program.main(["check", "input.toml"]) == 0
+    page = capfd.readouterr().out
+    assert everything_in(here) == before
+    for part in ("12 x 13", "4 betas", "ns a site", "MB a rank", "time"):
+        assert part in page
+
+
+def test_simulate_writes_what_the_design_names_and_continues(here, capfd):
+    arguments = ["simulate", "input.toml", "--output", "images", "--quiet"]
+    assert program.main([*arguments, "--set", "simulate.images=2"]) == 0
+    times = {path: path.stat().st_mtime_ns for path in (here / "images").iterdir()}
+    assert program.main(arguments) == 0
+    assert sorted(path.name for path in (here / "images").iterdir()) == [f"image_00{i}.h5" for i in range(3)]
+    assert all(path.stat().st_mtime_ns == then for path, then in times.items())
+    with h5py.File(here / "images" / "image_002.h5") as file:
+        assert file["values"].shape == file["labels"].shape == (12, 13)
+        assert 0.0 <= file.attrs["beta"] <= 1.005
+        assert file.attrs["mean"].shape == file.attrs["sd"].shape == (3,)
+        assert file.attrs["seed"] == 1
+    said = refuse(here, capfd, [*arguments, "--set", "seed=2"])
+    assert "image_000.h5: has seed = 1" in said and "--fresh" in said
+    assert program.main([*arguments, "--set", "seed=2", "--fresh"]) == 0
+    with h5py.File(here / "images" / "image_000.h5") as file:
+        assert file.attrs["seed"] == 2
+
+
+def test_simulated_images_can_be_read_as_values_and_as_labels(here, capfd):
+    beta = ["--set", "simulate.beta=0.2", "--output", "images", "--quiet"]
+    assert program.main(["simulate", "input.toml", *beta]) == 0
+    for extra in ([], ["--set", "image.dataset=labels", "--set", "image.kind=labels"]):
+        assert program.main(["check", "input.toml", "--set", "image.path=images/image_001.h5", *extra]) == 0
+
+
+def test_a_directory_that_cannot_be_written_is_one_line(here, capfd):
+    (here / "file").write_text("in the way")
+    assert "file" in refuse(here, capfd, ["simulate", "input.toml", "--output", "file"])
+    assert "file" in refuse(here, capfd, ["simulate", "input.toml", "--output", "file/below"])
+
+
+def test_inspect_shows_the_file_in_a_page(here, capfd):
+    assert program.main(["simulate", "input.toml", "--output", "images", "--quiet"]) == 0
+    capfd.readouterr()
+    assert program.main(["inspect", "images/image_000.h5"]) == 0
+    page = capfd.readouterr().out
+    for part in ("mpi_potts image", "beta", "12 x 13", "values", "labels", "checksum right", "points = 4"):
+        assert part in page
+    assert len(page.splitlines()) < 60
+
+
+def test_inspect_refuses_what_is_not_a_whole_file_of_this_program(here, capfd):
+    assert program.main(["simulate", "input.toml", "--output", "images", "--quiet"]) == 0
+    capfd.readouterr()
+    whole = (here / "images" / "image_000.h5").read_bytes()
+    (here / "truncated.h5").write_bytes(whole[: len(whole) // 2])
+    (here / "empty.h5").write_bytes(b"")
+    (here / "noise.h5").write_bytes(os.urandom(5000))
+    with h5py.File(here / "foreign.h5", "w") as file:
+        file["x"] = np.arange(5)
+    with h5py.File(here / "changed.h5", "w") as file, h5py.File(here / "images" / "image_000.h5") as source:
+        file.attrs.update(source.attrs)
+        file["labels"] = source["labels"][()]
+        file["values"] = source["values"][()] + 1
+    for name in ("truncated", "empty", "noise", "foreign", "changed"):
+        assert f"{name}.h5" in refuse(here, capfd, ["inspect", f"{name}.h5"])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_doctor_finds_the_launcher_and_the_libraries(ranks):
+    ended = launch(["doctor"], ranks)
+    assert ended.code == 0, ended.stderr + ended.stdout
+    assert f"the communicator has {ranks}" in ended.stdout
+    assert ended.stdout.count("verdict") == 1 and "everything needed is there" in ended.stdout
+    parallel = "yes" if store.parallel_hdf5() else "no"
+    for part in ("mpi4py", "h5py", f"parallel {parallel}", "NUMBA_NUM_THREADS=1", "cpu", "vectors", "numpy"):
+        assert part in ended.stdout
+
+
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
+def test_a_launcher_of_another_library_is_found_and_refused(here, variable):
+    ended = launch(["doctor"], launcher=False, **{variable: "4"})
+    assert ended.code == 1 and "WRONG" in ended.stdout and variable in ended.stdout
+    ended = launch(["check", "input.toml"], launcher=False, **{variable: "4"})
+    assert ended.code == 2 and len(ended.stderr.splitlines()) == 1 and variable in ended.stderr
+
+
+def test_on_several_ranks_bad_input_is_said_once_and_ends_all(here):
+    for arguments in (
+        ["check", "input.toml", "--set", "smc.alpha=2"],
+        ["nonsense"],
+        ["inspect", "input.toml"],
+    ):
+        ended = launch(arguments, ranks=3, cwd=here)
+        assert ended.code == 2
+        assert len(ended.said) == 1, ended.stderr
+
+
+def test_any_number_of_ranks_simulates_the_same_images(here):
+    for ranks in (1, 2, 4):
+        ended = launch(["simulate", "input.toml", "--output", str(ranks)], ranks, seconds=300, cwd=here)
+        assert ended.code == 0, ended.stderr
+    for number in range(3):
+        files = [h5py.File(here / str(ranks) / f"image_00{number}.h5") for ranks in (1, 2, 4)]
+        for name in ("values", "labels"):
+            assert len({file[name][()].tobytes() for file in files}) == 1
+        assert len({file.attrs["checksum"] for file in files}) == 1
+        for file in files:
+            file.close()
+
+
+def test_an_error_on_one_rank_shows_its_traceback_and_ends_all(tmp_path):
+    """The program must not hang when one rank fails in a way that nobody foresaw."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "if os.environ.get('OMPI_COMM_WORLD_RANK', os.environ.get('PMI_RANK')) == '1':\n"
+        "    import socket\n"
+        "    def gethostname():\n"
+        "        raise ZeroDivisionError('rank one is broken')\n"
+        "    socket.gethostname = gethostname\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(program.__file__).rpartition("/mpi_potts/")[0]])
+    ended = launch(["doctor"], ranks=2, PYTHONPATH=path)
+    assert ended.code not in (0, 2, 75)
+    assert "rank one is broken" in ended.stderr and "rank 1" in ended.stderr
