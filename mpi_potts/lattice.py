@@ -58,7 +58,8 @@ class Lattice:
         if self.neighbourhood not in NEIGHBOURHOODS:
             raise InputError(f"model.neighbourhood = {self.neighbourhood!r}: one of {NEIGHBOURHOODS} is accepted")
         if self.mask is not None:
-            self._set_mask(np.ascontiguousarray(self.mask, dtype=bool))
+            # A copy: the digest must not change behind a caller's array.
+            self._set_mask(np.array(self.mask, dtype=bool, order="C"))
         if self.edges == 0:
             raise InputError("the lattice has no pair of neighbours: at least two adjacent pixels must exist")
 
