@@ -26,6 +26,7 @@ from .errors import InputError, Interrupted  # noqa: E402
 
 COMMANDS = (
     ("simulate", "INPUT.toml", "write synthetic images with known truth"),
+    ("precompute", "INPUT.toml", "compute, continue or extend the binding function"),
     ("inspect", "FILE.h5", "say what is in a file of this program, in a page"),
     ("check", "INPUT.toml", "validate only; print the plan, memory per rank and estimated time"),
     ("doctor", None, "say what this installation is made of, and whether it can work"),
