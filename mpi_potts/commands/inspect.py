@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import parallel, store
+from ..series import FLAG_DISAGREE, FLAG_SHORT
 
 FEW = 1 << 20  # values: datasets up to this size are summarised, larger ones only named
 HIDDEN = ("format", "version", "checksum", "input")
@@ -60,7 +61,10 @@ def _findings(arrays):
     """What a user should look at first."""
     found = []
     if "flag" in arrays and "beta" in arrays:
-        for bit, text in ((1, "the starts disagree"), (2, "the chain is short against tau")):
+        for bit, text in (
+            (FLAG_DISAGREE, "the starts disagree"),
+            (FLAG_SHORT, "the chain is short against tau"),
+        ):
             betas = arrays["beta"][(arrays["flag"] & bit) > 0]
             if betas.size:
                 span = f"{betas.min():.4g} to {betas.max():.4g}"
