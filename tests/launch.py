@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +38,12 @@ def environment(**changes: str) -> dict[str, str]:
 
 def mpirun(ranks: int) -> list[str]:
     """The launcher's part of a command line."""
+    return [*_launcher()[:1], "-n", str(ranks), *_launcher()[1:]]
+
+
+@cache
+def _launcher():
+    """The launcher, and the option with which it starts more ranks than there are cores."""
     launcher = shutil.which("mpirun")
     if launcher is None:
         raise RuntimeError("the tests need mpirun")
@@ -44,7 +51,7 @@ def mpirun(ranks: int) -> list[str]:
         [launcher, "--version"], capture_output=True, text=True, env=environment()
     ).stdout
     many = ["--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else []
-    return [launcher, "-n", str(ranks), *many]
+    return [launcher, *many]
 
 
 def start(arguments, ranks: int = 1, cwd=None, launcher: bool = True, **changes: str) -> subprocess.Popen:

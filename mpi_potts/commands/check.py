@@ -128,9 +128,9 @@ def precompute_rows(config, lattice, betas, sweep, size) -> list[tuple[str, str]
 
 def memory_rows(config, sampler, betas, size) -> list[tuple[str, str]]:
     """What this process holds, and the largest arrays of each stage."""
-    share = -(-betas.size // size)
-    states = share * chains(config, sampler.lattice) * sampler.packed_size * config.precompute.keep_states
-    series = 8 * config.precompute.iterations * chains(config, sampler.lattice)
+    share = -(-betas.size // size) * chains(config, sampler.lattice)
+    states = share * sampler.packed_size * config.precompute.keep_states
+    series = 2 * 8 * share * config.precompute.iterations  # every S(z), and once more while it is written
     particles = 2 * 8 * -(-config.smc.particles // size) * config.smc.replicates
     held = _resident()
     return [
