@@ -296,6 +296,13 @@ def test_a_statistic_that_is_no_number_is_an_error(large):
         run(large, float("nan"), settings())
 
 
+def test_every_kernel_is_compiled_once_and_before_it_is_needed(large):
+    kernels.compile_all()
+    run(large, None, settings(particles=300, max_iterations=45), observe=wandering(large, 1))
+    for kernel in (kernels.draw, kernels.count, kernels.collect, kernels.count_pairs, kernels.accept):
+        assert len(kernel.signatures) == 1, kernel.__name__
+
+
 def test_each_reason_to_stop_is_told(large):
     statistic = round(float(large.moments(0.6)[0]))
     assert run(large, statistic, settings(max_iterations=3))[-1].stopped_because == Stop.ITERATIONS

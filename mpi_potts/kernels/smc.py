@@ -212,3 +212,14 @@ def accept(x, held, accepted, rows, new, uniform, statistic, tolerance):
             x[i] = proposed
             held[i] = total
             accepted[i] = True
+
+
+def compile_all() -> None:
+    """Call every kernel once, on one particle, with the types that the sampler uses."""
+    x, one, first = np.zeros((1, 1)), np.ones(1), np.zeros(1, dtype=np.int64)
+    yes, counts = np.ones(1, dtype=bool), np.zeros((1, 1), dtype=np.int64)
+    draw(x, one, one, first, first, np.zeros(2, dtype=np.uint64))
+    count(counts, x, 0.0, one)
+    distance, row, _ = collect(x, yes, 0.0, 0.0, np.inf)
+    count_pairs(counts, distance, row, one)
+    accept(x, counts[:, 0].copy(), yes, first, x, one, 0.0, 1.0)

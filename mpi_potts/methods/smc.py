@@ -27,7 +27,7 @@ import numpy as np
 from .. import rng, weights
 from ..errors import InputError
 from ..kernels import smc as kernels
-from ..parallel import allgather_rows, block
+from ..parallel import Comm, allgather_rows, block, warm_up
 from ..rng import Purpose
 from ..weights import Reason
 
@@ -125,7 +125,7 @@ def chain_betas(state: State, seed: int, count: int, chain: int = 0) -> np.ndarr
 
 
 def smc_abc(
-    comm,
+    comm: Comm,
     source: Source,
     interval: tuple[float, float],
     settings,
@@ -142,6 +142,7 @@ def smc_abc(
     state = _initial(interval, settings.particles, source.replicates, seed) if state is None else state
     if state.stopped_because:
         return
+    warm_up(comm, kernels.compile_all)
     slots = _Slots(comm, settings.particles)
     x = np.empty((slots.index.size, source.replicates))
     _draw_again(slots, state, x, source, slots.index)
@@ -179,7 +180,7 @@ class _Clock:
 class _Slots:
     """The N slots for particles and the block of them that this rank has."""
 
-    def __init__(self, comm, particles: int):
+    def __init__(self, comm: Comm, particles: int):
         self.comm = comm
         self.particles = particles
         self.start, self.stop = block(particles, comm.size, comm.rank)
@@ -190,7 +191,7 @@ class _Slots:
         return allgather_rows(self.comm, rows, self.particles)
 
 
-def _check(comm, source: Source, interval: tuple[float, float], settings) -> None:
+def _check(comm: Comm, source: Source, interval: tuple[float, float], settings) -> None:
     low, high = interval
     if not (source.support[0] <= low < high <= source.support[1]):
         raise InputError(
