@@ -5,10 +5,13 @@ import os
 import h5py
 import numpy as np
 import pytest
-from launch import launch
+from launch import ROOT, launch
 
 from mpi_potts import __main__ as program
-from mpi_potts import __version__, store
+from mpi_potts import __version__, config, store
+from mpi_potts.commands import simulate
+
+INPUTS = ROOT / "inputs"
 
 SMALL = """\
 [image]
@@ -136,6 +139,31 @@ def test_simulate_writes_what_the_design_names_and_continues(here, capfd):
         assert file.attrs["seed"] == 2
 
 
+def test_simulate_stops_at_the_time_limit_and_goes_on(here, capfd):
+    arguments = ["simulate", "input.toml", "--output", "images", "--quiet"]
+    assert program.main([*arguments, "--max-hours", "1e-9"]) == 75
+    said = capfd.readouterr().err
+    assert len(said.splitlines()) == 1 and "--max-hours" in said and "again" in said
+    assert not list((here / "images").iterdir())
+    assert program.main(arguments) == 0
+    assert len(list((here / "images").iterdir())) == 3
+
+
+def test_the_inputs_that_come_with_the_program_are_right(capfd):
+    for path in sorted(INPUTS.glob("*.toml")):
+        config.load(path)
+    for name in ("demo", "labels", "simulation"):
+        assert program.main(["check", str(INPUTS / f"{name}.toml"), "--set", "precompute.points=2"]) == 0
+
+
+def test_the_image_of_the_demonstration_is_what_its_input_says():
+    settings = config.load(INPUTS / "demo.toml")
+    expected = simulate.plan(settings, simulate.lattice_to_simulate(settings), 0).attributes
+    found, data = store.read(settings.image.path, simulate.FORMAT, simulate.VERSION)
+    assert {name: found[name] for name in expected} == expected
+    assert found["statistic"] == simulate.lattice_to_simulate(settings).statistic(data["labels"])
+
+
 def test_simulated_images_can_be_read_as_values_and_as_labels(here, capfd):
     beta = ["--set", "simulate.beta=0.2", "--output", "images", "--quiet"]
     assert program.main(["simulate", "input.toml", *beta]) == 0
@@ -229,7 +257,7 @@ def test_an_error_on_one_rank_shows_its_traceback_and_ends_all(tmp_path):
         "        raise ZeroDivisionError('rank one is broken')\n"
         "    socket.gethostname = gethostname\n"
     )
-    path = os.pathsep.join([str(tmp_path), str(program.__file__).rpartition("/mpi_potts/")[0]])
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
     ended = launch(["doctor"], ranks=2, PYTHONPATH=path)
     assert ended.code not in (0, 2, 75)
     assert "rank one is broken" in ended.stderr and "rank 1" in ended.stderr
