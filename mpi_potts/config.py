@@ -226,7 +226,7 @@ def load(
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path}: not valid TOML: {_flat(str(error))}") from None
     if output is not None and not str(output).strip():
         raise InputError(f"--output {show(str(output))}: the name of a directory is needed")
     changed = {_override(tables, setting) for setting in overrides}
@@ -277,13 +277,17 @@ def _override(tables, setting):
     name = name.strip()
     *parents, last = name.split(".")
     if not equals or not all(parents) or not last:
-        raise InputError(f"--set {setting}: must be table.key=value")
+        raise InputError(f"--set {_flat(setting)}: must be table.key=value")
     for parent in parents:
         tables = tables.setdefault(parent, {})
         if not isinstance(tables, dict):
-            raise InputError(f"--set {setting}: {parent} is not a table; must be table.key=value")
+            raise InputError(f"--set {_flat(setting)}: {parent} is not a table; must be table.key=value")
     tables[last] = _parse_value(setting, text.strip())
     return name
+
+
+def _flat(text):
+    return " ".join(text.split())
 
 
 def _parse_value(setting, text):
@@ -292,10 +296,10 @@ def _parse_value(setting, text):
         document = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         if not text or text[0] in "[{\"'":
-            raise InputError(f"--set {setting}: the value is not valid TOML") from None
+            raise InputError(f"--set {_flat(setting)}: the value is not valid TOML") from None
         return text
     if set(document) != {"value"}:
-        raise InputError(f"--set {setting}: must be one value")
+        raise InputError(f"--set {_flat(setting)}: must be one value")
     return document["value"]
 
 
