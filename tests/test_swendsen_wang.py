@@ -1,5 +1,6 @@
 """The bit-plane Swendsen-Wang sampler of the two-dimensional first-order lattice."""
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -12,7 +13,7 @@ from mpi_potts import rng
 from mpi_potts.kernels import swendsen_wang as sw
 from mpi_potts.lattice import Lattice
 
-# Widths on both sides of a word, single rows and columns; every label count that fills its planes or just not.
+# Widths on both sides of a word, single rows and columns; numbers of labels that fill their planes or do not.
 SHAPES = [
     (1, 2),
     (2, 1),
@@ -178,20 +179,26 @@ def test_the_extremes_of_beta_keep_no_bond_and_every_bond():
     assert sw.threshold(1e6) == 2**64 - 1
     lattice = Lattice((50, 100))
     layout = sw.layout(lattice, 3)
-    state = sw.ordered_start(layout)
+    state = sw.from_labels(layout, np.zeros(lattice.shape, dtype=np.uint8))
     assert np.all(sw.sweeps(layout, state, 1e6, stream(), 0, 5) == lattice.edges)
     statistic = sw.sweeps(layout, state, 0.0, stream(), 5, 1)[0]
     assert abs(statistic - lattice.edges / 3) < 5 * np.sqrt(lattice.edges * 2 / 9)
 
 
-def exact_moments(lattice, k, beta):
-    """Mean and sd of S(z) by adding over all labellings."""
+@cache
+def all_statistics(lattice, k):
+    """S(z) of every labelling."""
     statistics = []
     for values in product(range(k), repeat=lattice.sites):
         labels = np.zeros(lattice.shape, dtype=np.uint8)
         labels[lattice.exists] = values
         statistics.append(lattice.statistic(labels))
-    statistics = np.array(statistics)
+    return np.array(statistics)
+
+
+def exact_moments(lattice, k, beta):
+    """Mean and sd of S(z) by adding over all labellings."""
+    statistics = all_statistics(lattice, k)
     weight = np.exp(beta * statistics)
     weight /= weight.sum()
     mean = weight @ statistics
@@ -218,8 +225,8 @@ def test_moments_agree_with_enumeration(lattice, k, beta):
     mean, sd = exact_moments(lattice, k, beta)
     layout, state, _ = random_state(lattice, k)
     chain = sw.sweeps(layout, state, beta, stream(rng.float_bits(beta)), 0, 100_100)[100:]
-    # Standard errors from 100 batches, much longer than the autocorrelation; 70 comparisons with Student's t on
-    # 99 degrees of freedom: beyond 5 with probability 70 * 2.5e-6.
+    # Standard errors from 100 batches, much longer than the autocorrelation; 70 comparisons with Student's t
+    # on 99 degrees of freedom: beyond 5 with probability 70 * 2.5e-6.
     for values, exact in ((chain, mean), ((chain - mean) ** 2, sd**2)):
         batches = values.reshape(100, -1).mean(axis=1)
         assert abs(batches.mean() - exact) <= 5 * batches.std(ddof=1) / 10 + 1e-12

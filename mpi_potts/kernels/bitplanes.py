@@ -1,8 +1,8 @@
 """Labels of a plane as bit planes, 64 sites to a word, and the word operations that the kernels share.
 
-Site (row, column) is bit `column % 64` of word `row * width + column // 64`, where `width` words hold a row; plane
-p holds bit p of the labels.  A row of zero words precedes the lattice, so that the word above and the word before
-always exist.  Sites that do not exist (masked, or right of the last column) are zero in every plane.
+Site (row, column) is bit `column % 64` of word `row * width + column // 64`, where `width` words hold a row;
+plane p holds bit p of the labels.  A row of zero words precedes the lattice, so that the word above and the
+word before always exist.  Sites that do not exist (masked, or right of the last column) are zero in all planes.
 
 A bond belongs to the later of its two sites: bit x of a `left` mask joins x and x - 1, bit x of an `up` mask
 joins x and the site above.  S(z) is then the number of ones in the two masks of like neighbours.
@@ -23,7 +23,7 @@ HALVES = (1, 2, 4, 8, 16, 32)
 
 
 class Layout(NamedTuple):
-    """How a first-order plane with k labels lies in words; `exists`, `left`, `up` are (rows * width,) uint64."""
+    """How a first-order plane with k labels lies in words; the masks are (rows * width,) uint64."""
 
     rows: int
     columns: int
@@ -48,7 +48,7 @@ def layout(lattice: Lattice, labels: int) -> Layout:
 
 
 def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
-    """(planes, (rows + 1) * width) uint64 from (rows, columns) labels; what stands at masked pixels is ignored."""
+    """(planes, (rows + 1) * width) uint64 from (rows, columns) labels; masked pixels may hold anything."""
     state = np.zeros((layout.planes, (layout.rows + 1) * layout.width), dtype=np.uint64)
     for p, plane in enumerate(state):
         plane[layout.width :] = _words((labels >> p) & 1 == 1).ravel() & layout.exists
@@ -61,11 +61,6 @@ def to_labels(layout: Layout, state: np.ndarray, masked: int = 255) -> np.ndarra
     for p, plane in enumerate(state):
         labels |= _bits(layout, plane[layout.width :]) << p
     return labels
-
-
-def ordered_start(layout: Layout) -> np.ndarray:
-    """The state with label 0 at every site."""
-    return np.zeros((layout.planes, (layout.rows + 1) * layout.width), dtype=np.uint64)
 
 
 def _words(bits):
@@ -120,16 +115,52 @@ def parity_below(word):
 
 
 @njit(cache=True)
+def deposit_steps(masks, steps):
+    """The masks by which `deposit` moves bits up, step s by 2**s (Warren, Hacker's Delight, section 7-5)."""
+    s0, s1, s2, s3, s4, s5 = steps[0], steps[1], steps[2], steps[3], steps[4], steps[5]
+    for j in range(masks.size):
+        rest, holes = masks[j], ~masks[j] << ONE
+        s0[j], rest, holes = _step(rest, holes, 1)
+        s1[j], rest, holes = _step(rest, holes, 2)
+        s2[j], rest, holes = _step(rest, holes, 4)
+        s3[j], rest, holes = _step(rest, holes, 8)
+        s4[j], rest, holes = _step(rest, holes, 16)
+        s5[j], rest, holes = _step(rest, holes, 32)
+
+
+@njit(inline="always")
+def _step(mask, holes, distance):
+    """The bits of the mask with an odd number of holes below, and what remains when they have moved down."""
+    odd = parity_below(holes)
+    moved = odd & mask
+    return moved, (mask ^ moved) | (moved >> uint64(distance)), holes & ~odd
+
+
+@njit(cache=True)
+def deposit(words, masks, steps):
+    """Move the lowest bits of every word, in order, to the places where its mask has ones."""
+    s0, s1, s2, s3, s4, s5 = steps[0], steps[1], steps[2], steps[3], steps[4], steps[5]
+    for j in range(masks.size):
+        word = words[j]
+        word = (word & ~s5[j]) | ((word << uint64(32)) & s5[j])
+        word = (word & ~s4[j]) | ((word << uint64(16)) & s4[j])
+        word = (word & ~s3[j]) | ((word << uint64(8)) & s3[j])
+        word = (word & ~s2[j]) | ((word << uint64(4)) & s2[j])
+        word = (word & ~s1[j]) | ((word << uint64(2)) & s1[j])
+        word = (word & ~s0[j]) | ((word << uint64(1)) & s0[j])
+        words[j] = word & masks[j]
+
+
+@njit(cache=True)
 def like_neighbours(state, possible_left, possible_up, width, like_left, like_up):
     """Fill the masks of neighbours with the same label; returns S(z), the number of them."""
     words = like_left.size
+    for w in range(words):
+        like_left[w], like_up[w] = possible_left[w], possible_up[w]
     for p in range(state.shape[0]):
         here = state[p, width : width + words]
         before = state[p, width - 1 : width - 1 + words]
         above = state[p, :words]
-        if p == 0:
-            like_left[:] = possible_left
-            like_up[:] = possible_up
         for w in range(words):
             like_left[w] &= ~(here[w] ^ ((here[w] << ONE) | (before[w] >> uint64(63))))
             like_up[w] &= ~(here[w] ^ above[w])

@@ -1,46 +1,50 @@
 """Swendsen-Wang sweeps of the Potts prior on a two-dimensional first-order lattice, 64 sites to a word.
 
 The prior is p(z | beta) = exp(beta S(z)) / C(beta), paper equations 7 and 8.  A sweep joins each pair of like
-neighbours by a bond with probability 1 - exp(-beta), finds the clusters that the bonds connect, and gives every
-cluster a new label, uniform on 0..k-1.
+neighbours by a bond with probability 1 - exp(-beta), finds the clusters that the bonds connect, and gives
+every cluster a new label, uniform on 0..k-1.
 
 What makes it fast is that a site is hardly ever touched on its own:
 
 - like neighbours and bonds are masks (see `bitplanes`), decided 64 at a time;
-- the nodes of the cluster search are *runs*, sites of a row joined by bonds to the left, numbered from 1 in raster
-  order: site x of a word belongs to run `before[word] + (number of run starts at or before x in the word)`;
-- of the vertical bonds between the same two runs only the first is looked at, and the first that a run has to
-  the row above becomes its parent without any search;
+- the nodes of the cluster search are *runs*, sites of a row joined by bonds to the left, numbered from 1 in
+  raster order: site x of a word belongs to run `before[word]` + (number of run starts at or before x);
+- of the vertical bonds between the same two runs only the first is looked at, and the first that a run has
+  to the row above becomes its parent without any search;
 - the new labels of the runs go back into the planes 64 sites at a time.
 
-Contract.  A state is the array of planes, `from_labels(layout, labels)`; `sweeps` advances it in place.  Draws are
-addressed by (stream, number of the sweep, index), so the bits do not depend on how sweeps are split over calls.
+Contract.  A state is the array of planes, `from_labels(layout, labels)`; `sweeps` advances it in place.
+Draws are addressed by (stream, number of the sweep, index): how sweeps are split over calls changes no bit.
 """
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit, uint8, uint32, uint64
+from numba import int64, njit, uint8, uint32, uint64
 
 from ..rng import threefry2x64
 from .bitplanes import (
     ALL,
-    HALVES,
     ONE,
     Layout,
+    deposit,
+    deposit_steps,
     flood,
     from_labels,
     layout,
     like_neighbours,
     lowest,
-    ordered_start,
     parity_below,
     popcount,
     to_labels,
 )
 
-__all__ = ["Layout", "from_labels", "layout", "ordered_start", "sweeps", "to_labels"]
+__all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels"]
 
-# Bits of the threshold that are compared 64 bonds at a time; the few bonds then undecided are drawn one by one.
+# Bits of the threshold that are compared 64 bonds at a time; the bonds then undecided are drawn one by one.
 SLICED = 8
+
+# Words that loops over bits or planes take together: enough to fill vectors, few enough to stay in cache.
 CHUNK = 32
 
 # Second counter words of a sweep's draws: 0..7 bits of bonds, 64..127 single bonds, then labels of runs.
@@ -48,9 +52,51 @@ SINGLE_BOND = np.uint64(64)
 RUN_LABELS = np.uint64(128)
 SINGLE_LABEL = np.uint64(129)
 
-# Eight labels are drawn in one word, a byte each: masks of every second byte, and of the lowest bit of every byte.
+# Eight labels share a word, a byte each (the first lowest): every second byte, the lowest bit of every byte.
 EVEN_BYTES = np.uint64(0x00FF00FF00FF00FF)
 LOW_BITS = np.uint64(0x0101010101010101)
+
+
+class Scratch(NamedTuple):
+    """What a sweep works in.  Each array is allocated alone: rows of one array keep LLVM from using vectors."""
+
+    like_left: np.ndarray  # (words,) uint64: neighbours with the same label, then bonds not yet decided
+    like_up: np.ndarray
+    left: np.ndarray  # (words,) uint64: bonds
+    up: np.ndarray
+    starts: np.ndarray  # (words,) uint64: first sites of runs
+    before: np.ndarray  # (words + 1,) uint32: number of runs before each word
+    parent: np.ndarray  # (runs + 1,) uint32
+    queue: np.ndarray  # (sites of a row, 2) uint32: trees to unite
+    labels: np.ndarray  # uint64: labels of the runs, a byte each
+    rejected: np.ndarray  # as labels
+    octets: np.ndarray  # uint8: the bytes of labels
+    packed: np.ndarray  # (planes, .) uint64: labels of the runs, a bit in each plane
+    packed_octets: np.ndarray  # uint8: the bytes of packed
+    entering: np.ndarray  # (CHUNK,) uint64
+    steps: np.ndarray  # (6, CHUNK) uint64
+
+
+def scratch(layout: Layout) -> Scratch:
+    """Room for sweeps in this layout, where each site may be a run of its own."""
+    words, runs = layout.exists.size, int(np.bitwise_count(layout.exists).sum())
+    masks = (np.empty(words, dtype=np.uint64) for _ in range(5))
+    # Labels are packed 64 at a time, and read as the 65 bits from any place.
+    labels = np.zeros((runs // 64 + 2) * 8, dtype=np.uint64)
+    packed = np.zeros((layout.planes, runs // 64 + 3), dtype=np.uint64)
+    return Scratch(
+        *masks,
+        before=np.empty(words + 1, dtype=np.uint32),
+        parent=np.empty(runs + 1, dtype=np.uint32),
+        queue=np.empty((64 * layout.width + 1, 2), dtype=np.uint32),
+        labels=labels,
+        rejected=np.empty_like(labels),
+        octets=labels.view(np.uint8),
+        packed=packed,
+        packed_octets=packed.view(np.uint8),
+        entering=np.empty(CHUNK, dtype=np.uint64),
+        steps=np.empty((6, CHUNK), dtype=np.uint64),
+    )
 
 
 def threshold(beta: float) -> np.uint64:
@@ -61,49 +107,36 @@ def threshold(beta: float) -> np.uint64:
 def sweeps(
     layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
-    """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each of them."""
+    """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistics = np.empty(count, dtype=np.int64)
     _sweeps(
-        state,
-        layout.exists,
-        layout.left,
-        layout.up,
-        layout.width,
-        np.uint64(layout.labels),
-        threshold(beta),
-        stream[0],
-        stream[1],
-        np.uint64(first),
-        statistics,
+        layout, scratch(layout), state, threshold(beta), stream[0], stream[1], np.uint64(first), statistics
     )
     return statistics
 
 
 @njit(cache=True)
-def _sweeps(state, exists, possible_left, possible_up, width, k, threshold, s0, s1, first, statistics):
-    words = exists.size
-    like_left, like_up, left, up, starts = np.empty((5, words), dtype=np.uint64)
-    before = np.empty(words + 1, dtype=np.uint32)
-    most_runs = 0
-    for w in range(words):
-        most_runs += popcount(exists[w])
-    parent = np.empty(most_runs + 1, dtype=np.uint32)
-    # Room for a last, partly used block of 64 labels, and a word more because pairs of words are read.
-    labels = np.zeros((most_runs // 64 + 2) * 8, dtype=np.uint64)
-    packed = np.zeros((state.shape[0], most_runs // 64 + 3), dtype=np.uint64)
-    rejected = np.empty(labels.size, dtype=np.uint64)
-
-    like_neighbours(state, possible_left, possible_up, width, like_left, like_up)
+def _sweeps(layout, scratch, state, threshold, s0, s1, first, statistics):
+    exists, width, k = layout.exists, layout.width, uint64(layout.labels)
+    like_left, like_up, left, up, starts, before, parent, queue = scratch[:8]
+    labels, rejected, octets, packed, packed_octets, entering, steps = scratch[8:]
+    like_neighbours(state, layout.left, layout.up, width, like_left, like_up)
     for t in range(statistics.size):
-        k0, k1 = threefry2x64(first + uint64(t), uint64(0), s0, s1)
+        k0, k1 = single_draw(first + uint64(t), uint64(0), s0, s1)
         draw_bonds(like_left, like_up, left, up, threshold, k0, k1)
         runs = number_runs(exists, left, starts, before)
-        join_runs(left, up, starts, before, width, parent)
-        draw_labels(labels, rejected, runs, k, k0, k1)
-        spread_labels(parent, labels.view(np.uint8), runs)
-        pack_labels(labels, packed, runs)
-        fill_planes(state, packed, exists, starts, before, width)
-        statistics[t] = like_neighbours(state, possible_left, possible_up, width, like_left, like_up)
+        join_runs(left, up, starts, before, width, parent, queue)
+        draw_labels(labels, octets, rejected, runs, k, k0, k1)
+        spread_labels(parent, octets, runs)
+        pack_labels(labels, packed_octets, runs)
+        fill_planes(state, packed, exists, starts, before, width, entering, steps)
+        statistics[t] = like_neighbours(state, layout.left, layout.up, width, like_left, like_up)
+
+
+@njit(cache=True)
+def single_draw(c0, c1, k0, k1):
+    """The generator where it is not in a loop over words: compiled once instead of at every place."""
+    return threefry2x64(c0, c1, k0, k1)
 
 
 @njit(cache=True)
@@ -134,7 +167,7 @@ def draw_bonds(like_left, like_up, left, up, threshold, k0, k1):
         while undecided:
             x = lowest(undecided)
             undecided &= undecided - ONE
-            r0, r1 = threefry2x64(uint64(w), SINGLE_BOND + x, k0, k1)
+            r0, r1 = single_draw(uint64(w), SINGLE_BOND + x, k0, k1)
             left[w] |= like_left[w] & (uint64(r0 < rest) << x)
             up[w] |= like_up[w] & (uint64(r1 < rest) << x)
 
@@ -152,56 +185,77 @@ def number_runs(exists, left, starts, before):
 
 
 @njit(inline="always")
-def run_at(x, starts, before):
-    """The number of the run at site x of a word."""
-    return uint32(before + popcount(starts & ((uint64(2) << x) - ONE)))
+def run_at(mask, starts, before):
+    """The number of the run at the highest site of a mask of consecutive sites from the word's first."""
+    return uint32(before + popcount(starts & mask))
 
 
 @njit(inline="always")
 def unite(parent, a, b):
-    """Rem's union: climb from a and b at once, hanging what is passed below the smaller parent (root <= child)."""
+    """Rem's union: climb from a and b in turn, hanging each node passed below the smaller parent.
+
+    Choices instead of branches, because nothing here can be predicted but the end of the loop.
+    """
     p, q = parent[a], parent[b]
     while p != q:
-        if p > q:
-            a, b = b, a
-            p, q = q, p
-        parent[b] = p
-        b = q
+        low, high = min(p, q), max(p, q)
+        a, node = (a, b) if p < q else (b, a)
+        parent[node] = low
+        p, b = low, high
         q = parent[b]
 
 
+@njit(inline="always")
+def sort_bonds(up, left, left_above, carry_pair, carry_run):
+    """The vertical bonds of a word that matter: the first of each run, the first to each further run above.
+
+    The carries say that the run, or the pair of runs, that enters the word from the left already has a bond.
+    """
+    # A bond that is reached from an earlier one along bonds in both rows joins the same two runs again.
+    both = left & left_above
+    again = flood(((up << ONE) | carry_pair) & both, both)
+    bonds = up & ~again
+    later = flood(((bonds << ONE) | carry_run) & left, left)
+    return bonds & ~later, bonds & later, (up | again) >> uint64(63), (bonds | later) >> uint64(63)
+
+
 @njit(cache=True)
-def join_runs(left, up, starts, before, width, parent):
-    """Fill `parent` so that runs joined by vertical bonds have the same root, the smallest run of the cluster."""
+def join_runs(left, up, starts, before, width, parent, queue):
+    """Fill `parent` so that runs joined by vertical bonds have the same root, the first run of the cluster.
+
+    A parent comes before its children, parent[i] <= i.  The first bond of a run makes it a child of a tree in
+    the row above, nearly always one step from the root.  Where a further bond leads to another tree, the two
+    wait to be united until the row is done: reading and writing `parent` in turn would stall.
+    """
     for i in range(before[left.size] + 1):
         parent[i] = i
     for row in range(width, left.size, width):
+        waiting = 0
         carry_pair = carry_run = uint64(0)
         for w in range(row, row + width):
-            above = w - width
-            # A bond that is reached from an earlier one along bonds in both rows joins the same two runs again.
-            both = left[w] & left[above]
-            again = flood(((up[w] << ONE) | carry_pair) & both, both)
-            carry_pair = (up[w] | again) >> uint64(63)
-            bonds = up[w] & ~again
-            # The first bond of the lower run makes a parent; later ones join trees that may differ.
-            later = flood(((bonds << ONE) | carry_run) & left[w], left[w])
-            carry_run = (bonds | later) >> uint64(63)
-            parents = bonds & ~later
-            unions = bonds & later
-            while parents:
-                x = lowest(parents)
-                parents &= parents - ONE
-                upper = run_at(x, starts[above], before[above])
-                parent[run_at(x, starts[w], before[w])] = parent[upper]
-            while unions:
-                x = lowest(unions)
-                unions &= unions - ONE
-                unite(parent, run_at(x, starts[above], before[above]), run_at(x, starts[w], before[w]))
+            firsts, others, carry_pair, carry_run = sort_bonds(
+                up[w], left[w], left[w - width], carry_pair, carry_run
+            )
+            here, above = starts[w], starts[w - width]
+            runs_here, runs_above = before[w], before[w - width]
+            while firsts:
+                below = firsts ^ (firsts - ONE)
+                firsts &= ~below
+                child, tree = run_at(below, here, runs_here), parent[run_at(below, above, runs_above)]
+                parent[child] = parent[tree]
+            while others:
+                below = others ^ (others - ONE)
+                others &= ~below
+                a = parent[parent[run_at(below, above, runs_above)]]
+                b = parent[run_at(below, here, runs_here)]
+                queue[waiting, 0], queue[waiting, 1] = a, b
+                waiting += a != b
+        for i in range(waiting):
+            unite(parent, queue[i, 0], queue[i, 1])
 
 
 @njit(cache=True)
-def draw_labels(labels, rejected, runs, k, k0, k1):
+def draw_labels(labels, octets, rejected, runs, k, k0, k1):
     """A uniform label 0..k-1 for each run, eight to a word.
 
     A random byte r gives the label r k / 256, exactly uniform when the r with (r k mod 256) < (256 mod k) are
@@ -209,8 +263,8 @@ def draw_labels(labels, rejected, runs, k, k0, k1):
     """
     excess = uint64(256) % k
     shortfall = (uint64(256) - excess) * (EVEN_BYTES & LOW_BITS)
-    words = (runs // uint64(16) + uint64(1)) * uint64(2)
-    for j in range(words // uint64(2)):
+    words = 2 * (int64(runs) // 16 + 1)
+    for j in range(words // 2):
         labels[2 * j], labels[2 * j + 1] = threefry2x64(uint64(j), RUN_LABELS, k0, k1)
     for j in range(words):
         even = (labels[j] & EVEN_BYTES) * k
@@ -220,7 +274,6 @@ def draw_labels(labels, rejected, runs, k, k0, k1):
         accept_even = ((even & EVEN_BYTES) + shortfall) & ~EVEN_BYTES
         accept_odd = ((odd & EVEN_BYTES) + shortfall) & ~EVEN_BYTES
         rejected[j] = ~((accept_even >> uint64(8)) | accept_odd) & LOW_BITS
-    octets = labels.view(np.uint8)
     for j in range(words):
         again = rejected[j]
         while again:
@@ -236,7 +289,7 @@ def single_label(i, k, k0, k1):
     limit = ALL - ALL % k
     attempt = SINGLE_LABEL
     while True:
-        r0, r1 = threefry2x64(i, attempt, k0, k1)
+        r0, r1 = single_draw(i, attempt, k0, k1)
         if r0 < limit:
             return uint8(r0 % k)
         if r1 < limit:
@@ -245,18 +298,18 @@ def single_label(i, k, k0, k1):
 
 
 @njit(cache=True)
-def spread_labels(parent, labels, runs):
+def spread_labels(parent, octets, runs):
     """Give every run the label of its root: a parent comes before its children and is right by then."""
-    for i in range(runs + ONE):
-        labels[i] = labels[parent[i]]
+    for i in range(int64(runs) + 1):
+        octets[i] = octets[parent[i]]
 
 
 @njit(cache=True)
-def pack_labels(labels, packed, runs):
-    """Bit i of packed[p] is bit p of the label of run i."""
-    words = (runs // uint64(64) + uint64(1)) * uint64(8)
-    for p in range(packed.shape[0]):
-        octets = packed[p].view(np.uint8)
+def pack_labels(labels, packed_octets, runs):
+    """Bit i of packed plane p is bit p of the label of run i."""
+    words = 8 * (int64(runs) // 64 + 1)
+    for p in range(packed_octets.shape[0]):
+        octets = packed_octets[p]
         for j in range(words):
             bits = (labels[j] >> uint64(p)) & LOW_BITS
             bits |= bits >> uint64(7)
@@ -265,62 +318,34 @@ def pack_labels(labels, packed, runs):
             octets[j] = uint8(bits & uint64(0xFF))
 
 
-@njit(inline="always")
-def deposit_steps(mask):
-    """The six masks by which `deposit` moves bits up: step s moves by 2**s (Warren, Hacker's Delight, 7-5)."""
-    holes = ~mask << ONE
-    odd = parity_below(holes)
-    m0 = odd & mask
-    mask = (mask ^ m0) | (m0 >> uint64(1))
-    holes &= ~odd
-    odd = parity_below(holes)
-    m1 = odd & mask
-    mask = (mask ^ m1) | (m1 >> uint64(2))
-    holes &= ~odd
-    odd = parity_below(holes)
-    m2 = odd & mask
-    mask = (mask ^ m2) | (m2 >> uint64(4))
-    holes &= ~odd
-    odd = parity_below(holes)
-    m3 = odd & mask
-    mask = (mask ^ m3) | (m3 >> uint64(8))
-    holes &= ~odd
-    odd = parity_below(holes)
-    m4 = odd & mask
-    mask = (mask ^ m4) | (m4 >> uint64(16))
-    holes &= ~odd
-    m5 = parity_below(holes) & mask
-    return m0, m1, m2, m3, m4, m5
+@njit(cache=True)
+def fill_planes(state, packed, exists, starts, before, width, entering, steps):
+    """Write the labels of the runs to all their sites.
 
-
-@njit(inline="always")
-def deposit(bits, mask, steps):
-    """The lowest bits of `bits`, in order, at the places where `mask` has ones."""
-    m0, m1, m2, m3, m4, m5 = steps
-    bits = (bits & ~m5) | ((bits << uint64(32)) & m5)
-    bits = (bits & ~m4) | ((bits << uint64(16)) & m4)
-    bits = (bits & ~m3) | ((bits << uint64(8)) & m3)
-    bits = (bits & ~m2) | ((bits << uint64(4)) & m2)
-    bits = (bits & ~m1) | ((bits << uint64(2)) & m1)
-    bits = (bits & ~m0) | ((bits << uint64(1)) & m0)
-    return bits & mask
+    Along a row a plane changes only where a run starts.  The changes from run to run are deposited at the
+    starts; the parity of the changes so far, counted from the run that enters the word, is the plane.
+    """
+    for begin in range(0, starts.size, CHUNK):
+        end = min(begin + CHUNK, starts.size)
+        marks, sites, counts = starts[begin:end], exists[begin:end], before[begin:end]
+        deposit_steps(marks, steps)
+        for p in range(state.shape[0]):
+            plane = state[p, width + begin : width + end]
+            changes_of_runs(packed[p], counts, plane, entering)
+            deposit(plane, marks, steps)
+            for j in range(plane.size):
+                plane[j] = (parity_below(plane[j]) ^ entering[j]) & sites[j]
 
 
 @njit(cache=True)
-def fill_planes(state, packed, exists, starts, before, width):
-    """Write the labels of the runs to all their sites.
-
-    Along a row a plane changes only where a run starts.  The changes from run to run are deposited at the starts,
-    and the parity of the changes so far, from the run that enters the word, is the plane.
-    """
-    for p in range(state.shape[0]):
-        plane = state[p, width:]
-        bits = packed[p]
-        for w in range(starts.size):
-            entering = before[w] >> uint32(6)
-            shift = uint64(before[w] & uint32(63))
-            low, high = bits[entering], bits[entering + uint32(1)]
-            runs = (low >> shift) | ((high << ONE) << (uint64(63) - shift))
-            following = ((low >> ONE) >> shift) | (high << (uint64(63) - shift))
-            changes = deposit(runs ^ following, starts[w], deposit_steps(starts[w]))
-            plane[w] = (parity_below(changes) ^ (uint64(0) - (runs & ONE))) & exists[w]
+def changes_of_runs(bits, counts, changes, entering):
+    """Bit i of a word's changes: whether run i that starts in it differs from the one before; `entering`, all
+    zeros or ones: the bit of the run that enters it."""
+    for j in range(changes.size):
+        word = counts[j] >> uint32(6)
+        shift = uint64(counts[j] & uint32(63))
+        low, high = bits[word], bits[word + uint32(1)]
+        runs = (low >> shift) | ((high << ONE) << (uint64(63) - shift))
+        following = ((low >> ONE) >> shift) | (high << (uint64(63) - shift))
+        changes[j] = runs ^ following
+        entering[j] = uint64(0) - (runs & ONE)
