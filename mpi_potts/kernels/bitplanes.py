@@ -2,7 +2,7 @@
 
 Site (row, column) is bit `column % 64` of word `row * width + column // 64`, where `width` words hold a row;
 plane p holds bit p of the labels.  A row of zero words precedes the lattice, so that the word above and the
-word before always exist.  Sites that do not exist (masked, or right of the last column) are zero in all planes.
+word before always exist.  Sites that do not exist (masked, or right of the last column) are zero everywhere.
 
 A bond belongs to the later of its two sites: bit x of a `left` mask joins x and x - 1, bit x of an `up` mask
 joins x and the site above.  S(z) is then the number of ones in the two masks of like neighbours.

@@ -58,7 +58,7 @@ LOW_BITS = np.uint64(0x0101010101010101)
 
 
 class Scratch(NamedTuple):
-    """What a sweep works in.  Each array is allocated alone: rows of one array keep LLVM from using vectors."""
+    """What a sweep works in.  Each array is allocated alone: rows of one keep LLVM from using vectors."""
 
     like_left: np.ndarray  # (words,) uint64: neighbours with the same label, then bonds not yet decided
     like_up: np.ndarray
