@@ -1,11 +1,13 @@
 """The command line as users and scripts meet it: exit codes, one line for bad input, nothing written."""
 
 import os
+import re
 
 import h5py
 import numpy as np
 import pytest
 from launch import ROOT, launch
+from mpi4py import MPI
 
 from mpi_potts import __main__ as program
 from mpi_potts import __version__, config, store
@@ -185,6 +187,22 @@ def test_inspect_shows_the_file_in_a_page(here, capfd):
     for part in ("mpi_potts image", "beta", "12 x 13", "values", "labels", "checksum right", "points = 4"):
         assert part in page
     assert len(page.splitlines()) < 60
+
+
+def test_inspect_sums_up_a_posterior(here, capfd):
+    beta = np.linspace(0.5, 0.7, 2001)
+    weight = np.where(beta < 0.6, 3.0, 1.0) / np.where(beta < 0.6, 3.0, 1.0).sum()
+    datasets = {"posterior/beta": beta, "posterior/weight": weight, "marginal/beta": beta}
+    store.write(MPI.COMM_SELF, here / "result.h5", "mpi_potts result", 1, {"method": "smc-abc"}, datasets)
+    assert program.main(["inspect", "result.h5"]) == 0
+    page = capfd.readouterr().out
+    # Three quarters of the weight is uniform on 0.5 to 0.6, a quarter on 0.6 to 0.7; steps of 1e-4.
+    said = re.findall(r"mean ([\d.]+), sd ([\d.]+), 95 % in ([\d.]+) to ([\d.]+)", page)
+    weighted, plain = np.array(said, dtype=float)
+    np.testing.assert_allclose(
+        weighted, [0.575, np.sqrt(0.1**2 / 12 + 0.05**2 * 0.75), 0.50333, 0.69], atol=2e-4
+    )
+    np.testing.assert_allclose(plain, [0.6, 0.2 / np.sqrt(12), 0.505, 0.695], atol=2e-4)
 
 
 def test_inspect_refuses_what_is_not_a_whole_file_of_this_program(here, capfd):

@@ -18,7 +18,7 @@ EXTRAS = {"tifffile": "geotiff", "PIL": "images", "nibabel": "nifti", "matplotli
 
 def execute(comm, config, options) -> int:
     """Print one page on rank 0; exit code 1 if a run could not work."""
-    places = comm.gather((socket.gethostname(), len(os.sched_getaffinity(0))))
+    places = comm.gather((socket.gethostname(), _cores()))
     code = 0
     if comm.rank == 0:
         rows, wrong = examine(comm, places)
@@ -43,6 +43,12 @@ def examine(comm, places) -> tuple[list[tuple[str, str]], list[str]]:
     return rows, wrong
 
 
+def _cores():
+    """Cores this rank may run on, where the system can tell; else all."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count()
+
+
 def _version(package):
     try:
         return metadata.version(package)
@@ -61,7 +67,7 @@ def _launcher(comm, wrong):
 
 def _ranks(places):
     ranks, cores = Counter(host for host, _ in places), dict(places)
-    nodes = [f"{n} on {host} ({cores[host]} cores for each rank to use)" for host, n in ranks.items()]
+    nodes = [f"{n} on {host} (cores a rank may use: {cores[host]})" for host, n in ranks.items()]
     return f"{len(places)}: {', '.join(nodes[:4])}{' ...' if len(nodes) > 4 else ''}"
 
 

@@ -58,15 +58,40 @@ def _short(value):
 
 
 def _findings(arrays):
-    """What a user should look at first."""
-    found = []
-    if "flag" in arrays and "beta" in arrays:
-        for bit, text in (
-            (FLAG_DISAGREE, "the starts disagree"),
-            (FLAG_SHORT, "the chain is short against tau"),
-        ):
-            betas = arrays["beta"][(arrays["flag"] & bit) > 0]
-            if betas.size:
-                span = f"{betas.min():.4g} to {betas.max():.4g}"
-                found.append(f"  {betas.size} of {arrays['beta'].size} betas flagged: {text} ({span})")
-    return ["", *found] if found else []
+    """What a user wants to know first: the posterior of beta, and what to be careful with."""
+    found = [*_posteriors(arrays), *_flags(arrays)]
+    return ["", *(f"  {line}" for line in found)] if found else []
+
+
+def _posteriors(arrays):
+    """Mean, standard deviation and central 95 % of beta, from the particles and marginal over the labels."""
+    for name, weight, text in (
+        ("posterior/beta", "posterior/weight", "posterior of beta given the last labels"),
+        ("marginal/beta", None, "posterior of beta marginal over the labels"),
+    ):
+        if arrays.get(name) is not None and arrays[name].size:
+            beta = arrays[name].ravel()
+            w = arrays[weight].ravel() if weight in arrays else np.ones(beta.size)
+            mean = np.average(beta, weights=w)
+            sd = np.sqrt(np.average((beta - mean) ** 2, weights=w))
+            low, high = (_quantile(beta, w, q) for q in (0.025, 0.975))
+            yield f"{text}: mean {mean:.5f}, sd {sd:.5f}, 95 % in {low:.5f} to {high:.5f}"
+
+
+def _quantile(values, weights, q):
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    return values[order][min(np.searchsorted(cumulative, q * cumulative[-1]), values.size - 1)]
+
+
+def _flags(arrays):
+    if "flag" not in arrays or "beta" not in arrays:
+        return
+    for bit, text in (
+        (FLAG_DISAGREE, "the starts disagree"),
+        (FLAG_SHORT, "the chain is short against tau"),
+    ):
+        betas = arrays["beta"][(arrays["flag"] & bit) > 0]
+        if betas.size:
+            span = f"{betas.min():.4g} to {betas.max():.4g}"
+            yield f"{betas.size} of {arrays['beta'].size} betas flagged: {text} ({span})"

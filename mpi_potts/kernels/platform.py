@@ -21,6 +21,7 @@ def describe() -> dict[str, str]:
     """CPU, vector features, threads and cache directory, each in a few words."""
     name = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     return {
+        "numba": numba.__version__,
         "cpu": name,
         "vectors": _vectors(),
         "threads": str(numba.config.NUMBA_NUM_THREADS),
