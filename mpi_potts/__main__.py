@@ -27,6 +27,8 @@ from .errors import InputError, Interrupted  # noqa: E402
 COMMANDS = (
     ("simulate", "INPUT.toml", "write synthetic images with known truth"),
     ("precompute", "INPUT.toml", "compute, continue or extend the binding function"),
+    ("fit", "INPUT.toml", "fit the model to an image, with the binding function that is there"),
+    ("run", "INPUT.toml", "the main job: precompute unless a valid one is there, then fit"),
     ("inspect", "FILE.h5", "say what is in a file of this program, in a page"),
     ("check", "INPUT.toml", "validate only; print the plan, memory per rank and estimated time"),
     ("doctor", None, "say what this installation is made of, and whether it can work"),

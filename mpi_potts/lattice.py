@@ -1,8 +1,8 @@
 """The lattice: which pixels exist, which are neighbours, which can be updated together.
 
-A lattice has free boundaries in two or three dimensions.  `first`-order neighbours differ by one step along one
-axis (4 in a plane, 6 in a volume); `second`-order neighbours differ by at most one step along every axis (8 and
-26).  A mask leaves pixels out: they have no label, and their edges do not count.
+A lattice has free boundaries in two or three dimensions.  `first`-order neighbours differ by one step along
+one axis (4 in a plane, 6 in a volume); `second`-order neighbours differ by at most one step along every axis
+(8 and 26).  A mask leaves pixels out: they have no label, and their edges do not count.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from .errors import InputError
 
 NEIGHBOURHOODS = ("first", "second")
 
-# exp(beta_crit) - 1 = a * k**b.  Exact for the plane with first-order neighbours (Potts 1952: sqrt(k)); for the
-# others through the known Ising point (k = 2), with b from k = 3 where it is known.  These only place a grid.
+# exp(beta_crit) - 1 = a * k**b.  Exact for the plane with first-order neighbours (Potts 1952: sqrt(k)); for
+# the others through the known Ising point (k = 2), with b from k = 3 where it is known: to place a grid.
 _TRANSITION = {
     (2, "first"): (1.0, 0.5),
     (2, "second"): (0.316, 0.55),
@@ -36,7 +36,7 @@ def half_offsets(dimensions: int, neighbourhood: str) -> np.ndarray:
 
 
 def pairs(array: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two views of `array`: every site that has a neighbour at `step` inside the array, and that neighbour."""
+    """Two views of `array`: every site with a neighbour at `step` inside the array, and that neighbour."""
     near = tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(step, array.shape))
     far = tuple(slice(max(0, s), n - max(0, -s)) for s, n in zip(step, array.shape))
     return array[near], array[far]
@@ -56,7 +56,9 @@ class Lattice:
         if len(shape) not in (2, 3) or min(shape) < 1:
             raise InputError(f"image.shape = {list(shape)}: 2 or 3 positive numbers are accepted")
         if self.neighbourhood not in NEIGHBOURHOODS:
-            raise InputError(f"model.neighbourhood = {self.neighbourhood!r}: one of {NEIGHBOURHOODS} is accepted")
+            raise InputError(
+                f"model.neighbourhood = {self.neighbourhood!r}: one of {NEIGHBOURHOODS} is accepted"
+            )
         if self.mask is not None:
             # A copy: the digest must not change behind a caller's array.
             self._set_mask(np.array(self.mask, dtype=bool, order="C"))
@@ -95,12 +97,14 @@ class Lattice:
     def edges(self) -> int:
         """The number of neighbour pairs |E|."""
         if self.mask is None:
-            return sum(math.prod(n - abs(int(s)) for n, s in zip(self.shape, step)) for step in self.half_offsets)
+            return sum(
+                math.prod(n - abs(int(s)) for n, s in zip(self.shape, step)) for step in self.half_offsets
+            )
         return sum(int(np.logical_and(*pairs(self.mask, step)).sum()) for step in self.half_offsets)
 
     @cached_property
     def colours(self) -> np.ndarray:
-        """uint8 colour of every site: no two neighbours share one.  2 colours first-order, 4 or 8 second-order."""
+        """uint8 colour of every site, shared by no neighbours: 2 colours first-order, 4 or 8 second-order."""
         index = np.indices(self.shape, sparse=True)
         if self.neighbourhood == "first":
             return (sum(index) % 2).astype(np.uint8)

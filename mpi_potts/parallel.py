@@ -85,6 +85,16 @@ def bcast(comm: Comm, value: Any = None) -> Any:
     return array
 
 
+def sum_on_root(comm: Comm, counts: np.ndarray) -> np.ndarray | None:
+    """The sum over ranks of arrays of integers, on rank 0: exact in any order.  Collective."""
+    total = np.empty_like(counts) if comm.rank == 0 else None
+    flat = counts.reshape(-1)
+    for first in range(0, flat.size, MESSAGE // counts.itemsize):
+        piece = slice(first, first + MESSAGE // counts.itemsize)
+        comm.Reduce(flat[piece], None if total is None else total.reshape(-1)[piece])
+    return total
+
+
 def agree(comm: Comm, flag: bool) -> bool:
     """Whether any rank raised its flag."""
     return bool(comm.allreduce(int(flag), op=MPI.MAX))

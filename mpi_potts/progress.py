@@ -110,3 +110,36 @@ def _on_terminal(stream):
     if stream is not sys.stderr or "OMPI_COMM_WORLD_RANK" not in os.environ:
         return False
     return os.path.realpath(f"/proc/{os.getppid()}/fd/2").startswith(("/dev/pts/", "/dev/tty"))
+
+
+class Live:
+    """One line for each step of an iteration: redrawn in place on a terminal, plain lines in a log."""
+
+    def __init__(self, comm: Comm, quiet: bool = False, stream: TextIO | None = None):
+        self._stream = None if quiet or comm.rank > 0 else (stream or sys.stderr)
+        self._terminal = self._stream is not None and _on_terminal(self._stream)
+        self._open = False
+
+    def show(self, text: str) -> None:
+        """The line of this step."""
+        if self._stream is None:
+            return
+        print(
+            f"\r\033[K{text}" if self._terminal else text,
+            end="" if self._terminal else "\n",
+            file=self._stream,
+        )
+        self._stream.flush()
+        self._open = self._terminal
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.close()
+        if self._stream is not None:
+            print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """End a line that is still open."""
+        if self._open:
+            print(file=self._stream, flush=True)
+        self._open = False

@@ -146,6 +146,24 @@ def read_array(path: Path, name: str) -> np.ndarray:
         raise InputError(f"{path}: not a readable HDF5 file ({' '.join(str(error).split())[:200]})") from None
 
 
+def write_draws(path: Path, draws: Mapping[str, np.ndarray]) -> None:
+    """Arrays (chain, draw) or (chain, draw, label) as group `posterior` of a netCDF-4 file; on one rank."""
+    temporary = files.temporary_name(path)
+    try:
+        with h5py.File(temporary, "w", track_order=True) as file:
+            group = file.create_group("posterior", track_order=True)
+            sizes = dict(zip(("chain", "draw", "label"), max((v.shape for v in draws.values()), key=len)))
+            for name, size in sizes.items():
+                group.create_dataset(name, data=np.arange(size)).make_scale(name)
+            for name, values in draws.items():
+                group.create_dataset(name, data=values)
+                for i, dimension in zip(range(values.ndim), sizes):
+                    group[name].dims[i].attach_scale(group[dimension])
+        files.replace(temporary, path)
+    except OSError as error:
+        raise files.refusal(path, error) from error
+
+
 def describe() -> dict[str, str]:
     """Versions of the library and its wrapper, and the writer they allow: for `mpi-potts doctor`."""
     return {

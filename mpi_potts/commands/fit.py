@@ -1,0 +1,69 @@
+"""`mpi-potts fit INPUT.toml`: the posterior of beta, the noise and the labels of an image."""
+
+from .. import binding_file, files, fit_file
+from ..binding import Binding
+from ..config import Config
+from ..control import Control
+from ..errors import InputError
+from ..fit_file import Paths
+from ..image import Image, lattice_of, load_image, with_image_mean
+from ..lattice import Lattice
+from ..methods import fit as driver
+from ..methods import outcome
+from ..methods.precompute import Paths as BindingPaths
+from ..parallel import Comm, on_root
+
+
+def execute(comm: Comm, config: Config, options) -> int:
+    """Fit with the binding function that is there."""
+    config, image, lattice = on_root(comm, load, config)
+    binding = on_root(comm, _read_binding, config)
+    with Control(options.max_hours) as control:
+        fit_image(comm, driver.Problem(config, image, lattice, binding), control, options)
+    return 0
+
+
+def load(config: Config) -> tuple[Config, Image, Lattice]:
+    """The image, its lattice, and the input with the image's mean where a prior asks for it; on one rank."""
+    if config.fit.method != "smc-abc":
+        raise InputError(f'{config.path}: fit.method = "{config.fit.method}": "smc-abc" is accepted')
+    if config.fit.pseudo_data:
+        raise InputError(f"{config.path}: fit.pseudo_data = true: false is accepted")
+    image = load_image(config)
+    return with_image_mean(config, image), image, lattice_of(config, image)
+
+
+def _read_binding(config) -> Binding:
+    path = BindingPaths.of(config).binding
+    if not path.exists():
+        raise InputError(
+            f"{path}: no binding function; run `mpi-potts precompute` first, or `mpi-potts run` for both"
+        )
+    return binding_file.read_binding(path, config.precompute.interpolation)
+
+
+def fit_image(comm: Comm, problem: driver.Problem, control: Control, options) -> None:
+    """Fit, or continue, or find that it is done; print the result.  Collective."""
+    paths, settings = Paths(problem.config.output), problem.settings
+    on_root(comm, files.make_directory, paths.directory)
+    with files.locked(comm, paths.lock):
+        if options.fresh:
+            on_root(comm, paths.clear)
+        if on_root(comm, fit_file.finished, paths, settings):
+            on_root(comm, paths.forget)
+            _say(comm, f"{paths.result}: the result of this input is there already; --fresh starts over")
+            return
+        fit = driver.run(comm, problem, paths, control, options.quiet)
+        _write(comm, outcome.outcome(comm, fit), paths, settings)
+
+
+def _write(comm, found, paths, settings):
+    writer = found.fit.problem.config.run.writer
+    arrays, draws = outcome.datasets(comm, found), outcome.equal_draws(found)
+    fit_file.write_result(comm, paths, settings, outcome.attributes(found), arrays, draws, writer)
+    _say(comm, f"{outcome.report(found)}\n{paths.result}: written, with {paths.posterior.name}")
+
+
+def _say(comm, text):
+    if comm.rank == 0:
+        print(text, flush=True)

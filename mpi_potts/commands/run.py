@@ -1,0 +1,16 @@
+"""`mpi-potts run INPUT.toml`: the main job: the binding function, unless a valid one is there, and the fit."""
+
+from ..config import Config
+from ..control import Control
+from ..methods.fit import Problem
+from ..parallel import Comm, on_root
+from . import fit, precompute
+
+
+def execute(comm: Comm, config: Config, options) -> int:
+    config, image, lattice = on_root(comm, fit.load, config)
+    with Control(options.max_hours) as control:
+        # --fresh starts the fit over; a binding function that answers the input is always worth keeping.
+        binding = precompute.obtain(comm, config, lattice, control, options.quiet)
+        fit.fit_image(comm, Problem(config, image, lattice, binding), control, options)
+    return 0

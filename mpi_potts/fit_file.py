@@ -1,0 +1,146 @@
+"""The files of a fit: checkpoint, result, and the posterior for other programs.
+
+All hold the settings that they are a function of, so that a file of another input is refused by the name of
+what differs.  The checkpoint before the last is kept: one that was damaged on the disk does not lose the run.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import files, store
+from .errors import InputError
+from .parallel import Comm, on_root
+
+RESULT, RESULT_VERSION = "mpi_potts result", 1
+CHECKPOINT, CHECKPOINT_VERSION = "mpi_potts checkpoint", 1
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The files of one fit, in its output directory."""
+
+    directory: Path
+
+    @property
+    def result(self) -> Path:
+        return self.directory / "result.h5"
+
+    @property
+    def posterior(self) -> Path:
+        return self.directory / "posterior.nc"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoint.h5"
+
+    @property
+    def previous(self) -> Path:
+        return self.directory / "checkpoint.previous.h5"
+
+    @property
+    def lock(self) -> Path:
+        return self.directory / ".fit.lock"
+
+    def clear(self) -> None:
+        """Start over."""
+        for path in (self.result, self.posterior):
+            path.unlink(missing_ok=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the checkpoints, once there is a result."""
+        for path in (self.checkpoint, self.previous):
+            path.unlink(missing_ok=True)
+
+
+def _attributes(settings: dict[str, Any]) -> dict[str, Any]:
+    return {"settings": json.dumps(settings, sort_keys=True)}
+
+
+def check_settings(path: Path, attributes: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Refuse a file of another input, naming the first thing that differs."""
+    found = json.loads(attributes.get("settings", "{}"))
+    for name, value in json.loads(json.dumps(settings)).items():
+        if found.get(name) != value:
+            raise InputError(
+                f"{path}: was made with {name} = {found.get(name)}, the input has {value}; "
+                f"use another output, or --fresh to start over"
+            )
+
+
+def write_checkpoint(
+    comm: Comm, paths: Paths, settings: dict[str, Any], datasets: dict[str, Any], writer: str
+) -> None:
+    """Write a checkpoint beside the one before it; collective."""
+    on_root(comm, _step_back, paths)
+    kind = (CHECKPOINT, CHECKPOINT_VERSION)
+    store.write(comm, paths.checkpoint, *kind, _attributes(settings), datasets, writer)
+
+
+def _step_back(paths):
+    try:
+        if paths.checkpoint.exists():
+            paths.checkpoint.replace(paths.previous)
+    except OSError as error:
+        raise files.refusal(paths.previous, error) from error
+
+
+def find_checkpoint(paths: Paths, settings: dict[str, Any]) -> tuple[Path | None, list[str]]:
+    """The newest checkpoint that can be read, and notes about one that cannot; on one rank."""
+    notes = []
+    for path in (paths.checkpoint, paths.previous):
+        if not path.exists():
+            continue
+        try:
+            attributes, _ = store.read(path, CHECKPOINT, CHECKPOINT_VERSION, ())
+        except InputError as error:
+            notes.append(f"{error}; the checkpoint before it is used, if there is one")
+            continue
+        check_settings(path, attributes, settings)
+        return path, notes
+    return None, notes
+
+
+def read_checkpoint(path: Path, rows: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
+    """Rows `rows` of the datasets `names` of a checkpoint that `find_checkpoint` found."""
+    return store.read_rows(path, CHECKPOINT, CHECKPOINT_VERSION, dict.fromkeys(names, rows))
+
+
+def read_group(path: Path, group: str) -> dict[str, np.ndarray]:
+    """The whole datasets of one group of a checkpoint, by their names inside it; on one rank."""
+    _, shapes = store.contents(path)
+    names = [name for name in shapes if name.startswith(f"{group}/")]
+    _, arrays = store.read(path, CHECKPOINT, CHECKPOINT_VERSION, names, verify=False)
+    return {name.removeprefix(f"{group}/"): values for name, values in arrays.items()}
+
+
+def finished(paths: Paths, settings: dict[str, Any]) -> bool:
+    """Whether the result of these settings is there; another one in its place is refused; on one rank."""
+    if not paths.result.exists():
+        return False
+    attributes, _ = store.read(paths.result, RESULT, RESULT_VERSION, ())
+    check_settings(paths.result, attributes, settings)
+    return paths.posterior.exists()
+
+
+def write_result(
+    comm: Comm,
+    paths: Paths,
+    settings: dict[str, Any],
+    attributes: dict[str, Any],
+    datasets: dict[str, Any],
+    posterior: dict[str, np.ndarray],
+    writer: str,
+) -> None:
+    """Write posterior.nc, then result.h5, whose presence says that the fit is done; collective.
+
+    posterior : on rank 0, arrays (chain, draw) or (chain, draw, label).
+    """
+    on_root(comm, lambda: store.write_draws(paths.posterior, posterior))
+    everything = _attributes(settings) | attributes
+    store.write(comm, paths.result, RESULT, RESULT_VERSION, everything, datasets, writer)
+    on_root(comm, paths.forget)

@@ -1,0 +1,162 @@
+"""The label chains beside the SMC (paper, section 4.2), and the final phase after it.
+
+A small number C of chains of (z, mu, sigma) run on the ranks, chain c on rank c mod size.  The SMC follows
+the statistic S(z) of chain 0, as in the paper: before each iteration every chain makes one sweep for each of
+`label_sweeps` values of beta, drawn by weight from the particles.  The others start differently and see the
+same particles; they tell whether the answer depends on the start.
+
+After the SMC every chain is on its own: beta is drawn from p(beta | S(z)) before each sweep, so that the
+pairs (beta, z) sample the joint posterior.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..labels import LabelChain, Trace
+from ..lattice import Lattice
+from ..parallel import Comm, bcast, quiet_wait, sum_on_root
+from ..store import Rows
+from .smc import State, chain_betas
+
+# A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
+# same slices and meet after each.
+SLICE_SITES = 200_000_000
+
+
+class Draws(NamedTuple):
+    """Counted sweeps of the final phase: beta and S(z) (chains, n), mu and sigma (chains, n, k)."""
+
+    beta: np.ndarray
+    statistic: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+
+    @classmethod
+    def room(cls, chains: int, sweeps: int, labels: int) -> "Draws":
+        beta, mean = np.zeros((chains, sweeps)), np.zeros((chains, sweeps, labels))
+        return cls(beta, np.zeros((chains, sweeps), dtype=np.int64), mean, mean.copy())
+
+    def put(self, chain: int, first: int, trace: Trace) -> None:
+        for room, values in zip(self, trace):
+            room[chain, first : first + len(values)] = values
+
+    def to(self, count: int) -> "Draws":
+        """The first `count` draws of every chain."""
+        return Draws(*(values[:, :count] for values in self))
+
+
+class Final(NamedTuple):
+    """What the final phase is a function of: the table of the binding function and the keys of [fit]."""
+
+    table: np.ndarray
+    interval: tuple[float, float]
+    marginal: str
+    burn_in: int
+    sweeps: int
+
+
+class LabelChains:
+    """The chains of this rank, and how far all chains are: `burned` and `drawn` sweeps of the final phase."""
+
+    def __init__(
+        self,
+        comm: Comm,
+        lattice: Lattice,
+        labels: int,
+        make: Callable[[int], LabelChain],
+        count: int,
+        seed: int,
+    ):
+        """make(c): chain c at its start."""
+        self._comm, self._lattice, self.labels, self.count, self._seed = comm, lattice, labels, count, seed
+        self.numbers = np.arange(comm.rank, count, comm.size)
+        self.chains = [make(int(c)) for c in self.numbers]
+        self.burned = self.drawn = 0
+        self._draws = Draws.room(self.numbers.size, 0, labels)
+
+    def observe(self, state: State, warm_up: int, label_sweeps: int) -> tuple[float, float]:
+        """S(z) of chain 0 after its next sweeps, and its sampling noise: the sd over their second half.
+
+        Before the first iteration the chains warm up at beta = 0, below the phase transition.
+        """
+        told = None
+        for number, chain in zip(self.numbers, self.chains):
+            if state.iteration == 0:
+                betas = np.zeros(warm_up)
+            else:
+                betas = chain_betas(state, self._seed, label_sweeps, int(number))
+            statistic = chain.sweep(betas).statistic
+            if number == 0:
+                late = statistic[statistic.size // 2 :]
+                told = float(chain.statistic), float(late.std()) if late.size else 0.0
+        # The ranks without a chain wait without taking memory bandwidth from those that have one.
+        quiet_wait(self._comm)
+        return bcast(self._comm, told)
+
+    def final(self, phase: Final) -> Iterator[int]:
+        """The final phase in slices; yields the sweeps done after each.  Continues where it was packed."""
+        self._draws = self._with_room(phase.sweeps)
+        size = max(1, SLICE_SITES // self._lattice.sites)
+        while self.burned + self.drawn < phase.burn_in + phase.sweeps:
+            counting = self.burned == phase.burn_in
+            steps = min(size, phase.sweeps - self.drawn if counting else phase.burn_in - self.burned)
+            for i, chain in enumerate(self.chains):
+                trace = chain.final(phase.table, phase.interval, steps, phase.marginal, counting)
+                if counting:
+                    self._draws.put(i, self.drawn, trace)
+            if counting:
+                self.drawn += steps
+            else:
+                self.burned += steps
+            quiet_wait(self._comm)
+            yield self.burned + self.drawn
+
+    def _with_room(self, sweeps):
+        room = Draws.room(self.numbers.size, sweeps, self.labels)
+        for new, old in zip(room, self.draws):
+            new[:, : self.drawn] = old
+        return room
+
+    @property
+    def draws(self) -> Draws:
+        """The draws of this rank's chains."""
+        return self._draws.to(self.drawn)
+
+    def counts(self) -> np.ndarray | None:
+        """On rank 0: (*shape, k) how often every pixel had every label, in all chains; collective."""
+        total = np.zeros((*self._lattice.shape, self.labels), dtype=np.uint32)
+        for chain in self.chains:
+            total += chain.counts
+        return sum_on_root(self._comm, total)
+
+    def pack(self) -> dict[str, np.ndarray | Rows]:
+        """Everything as datasets of a checkpoint, a row for each chain."""
+        arrays = {"final": np.array([self.burned, self.drawn])}
+        arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws._asdict().items()}
+        packed = [chain.pack() for chain in self.chains]
+        for name, (dtype, shape) in self._parts().items():
+            values = np.array([p[name] for p in packed], dtype=dtype).reshape(len(packed), *shape)
+            arrays[f"chain/{name}"] = self._rows(values)
+        return arrays
+
+    def unpack(
+        self, whole: dict[str, np.ndarray], rows: Callable[[list[str]], dict[str, np.ndarray]]
+    ) -> None:
+        """Go on from what `pack` gave: `whole` arrays, and a function that reads this rank's rows by name."""
+        self.burned, self.drawn = (int(n) for n in whole["final"])
+        draws = rows([f"draws/{name}" for name in Draws._fields])
+        self._draws = Draws(*(draws[f"draws/{name}"] for name in Draws._fields))
+        parts = rows([f"chain/{name}" for name in self._parts()])
+        for i, chain in enumerate(self.chains):
+            chain.unpack({name: parts[f"chain/{name}"][i] for name in self._parts()})
+
+    def _rows(self, values):
+        return Rows(self.numbers, values, self.count)
+
+    def _parts(self):
+        """(dtype, shape) of every array of a packed chain; the counts only once there are some."""
+        sites, k = self._lattice.sites, self.labels
+        parts = {"steps": (np.int64, (2,)), "labels": (np.uint8, (sites,)), "noise": (np.float64, (2, k))}
+        return parts | ({"counts": (np.uint32, (sites, k))} if self.drawn else {})
