@@ -18,7 +18,7 @@ from .errors import InputError
 NEIGHBOURHOODS = ("first", "second")
 
 # exp(beta_crit) - 1 = a * k**b.  Exact for the plane with first-order neighbours (Potts 1952: sqrt(k)); for
-# the others through the known Ising point (k = 2), with b from k = 3 where it is known: to place a grid.
+# the others through the known Ising point (k = 2), with b from k = 3 where it is known: only to place a grid.
 _TRANSITION = {
     (2, "first"): (1.0, 0.5),
     (2, "second"): (0.316, 0.55),
