@@ -53,6 +53,12 @@ def fill_words(words, first, word, k0, k1):
 
 
 @njit(cache=True)
+def draw_words(index, word, k0, k1):
+    """The two words of one counter, where few are drawn: a call, which compiles sooner than a copy."""
+    return threefry2x64(uint64(index), uint64(word), k0, k1)
+
+
+@njit(cache=True)
 def count_like(label, a, b, c, d):
     """How many of four labels equal `label`, as a byte."""
     return uint8(uint8(label == a) + uint8(label == b) + uint8(label == c) + uint8(label == d))
@@ -60,12 +66,12 @@ def count_like(label, a, b, c, d):
 
 @njit(cache=True)
 def sum_bytes(words):
-    """Sum of the bytes of BLOCK // 8 words, each byte at most 4 (so that no column of bytes overflows)."""
-    total = uint64(0)
+    """Sum of the bytes of BLOCK // 8 words, in columns of 16 bits that cannot overflow (bytes up to 4)."""
+    columns = uint64(0)
     for i in range(BLOCK // 8):
-        total += words[i]
-    pairs = (total & uint64(0x00FF00FF00FF00FF)) + ((total >> uint64(8)) & uint64(0x00FF00FF00FF00FF))
-    return int64((pairs * uint64(0x0001000100010001)) >> uint64(48))
+        word = words[i]
+        columns += (word & uint64(0x00FF00FF00FF00FF)) + ((word >> uint64(8)) & uint64(0x00FF00FF00FF00FF))
+    return int64((columns * uint64(0x0001000100010001)) >> uint64(48))
 
 
 @njit(cache=True)
@@ -131,7 +137,7 @@ def decide_few(random, code, thresholds, z, z_words, place, word, k0, k1):
             continue
         for i in range(8 * w, 8 * w + 8):
             if z[i] == UNDECIDED:
-                more, _ = threefry2x64(uint64(place + i), word, k0, k1)
+                more, _ = draw_words(place + i, word, k0, k1)
                 u = (random[i] + float(more >> uint64(12)) * 2.0**-52) / 256
                 z[i] = uint8(u >= thresholds[code[i], 0]) + uint8(u >= thresholds[code[i], 1])
 
@@ -226,7 +232,7 @@ def half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, co
 def run(planes, absent, width, guard, blocks, k, beta, stream, first, statistic):
     tables = few_tables(k if k <= FEW else FEW, beta)
     for t in range(statistic.size):
-        k0, k1 = threefry2x64(uint64(first + t), uint64(0), stream[0], stream[1])
+        k0, k1 = draw_words(first + t, 0, stream[0], stream[1])
         for colour in range(2):
             # The second colour is last: its sum is S(z) of the finished sweep.
             statistic[t] = half_sweep(

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..lattice import Lattice
 
-BLOCK = 256
+BLOCK = 512
 ABSENT = 255
 
 # (row parity, column parity) of the four sublattices.

@@ -1,0 +1,137 @@
+"""The label chain on a first-order plane: sweeps with data, each followed by draws of the noise.
+
+One step, at a given beta, is a chequerboard sweep of the labels given mu and sigma, then mu and sigma given
+the labels, then, where the priors do not tell the labels apart, a renaming of the labels in the order of
+their means.  `run` makes a step for each of the betas it is given; `final` draws beta before every step from
+its posterior given the statistic, and counts the labels of every pixel.
+
+The order changes seldom, so the labels are renamed by a pass of their own, and only then.  The counts need no
+renaming: they are of labels that have been put in order.
+"""
+
+import numpy as np
+from numba import njit, uint8
+
+from .chequerboard import draw_words
+from .chequerboard_data import parameters, sweep
+from .chequerboard_layout import ABSENT, BLOCK
+from .conjugate import draw_noise, relabel, sort_by_mean, uniform
+from .surrogate import draw_beta
+
+# Bytes count up to here before they are added to the counts.
+FULL = 255
+
+
+@njit(cache=True)
+def identity():
+    """The table that renames no label."""
+    return np.arange(ABSENT + 1).astype(np.uint8)
+
+
+@njit(cache=True)
+def settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, table):
+    """Draw the noise of one sweep; put the labels in order of their means where `in_order`."""
+    draw_noise(totals, centre, prior, mean, sd, k0, k1)
+    if in_order and sort_by_mean(mean, sd, table):
+        relabel(planes.reshape(-1), table)
+
+
+@njit(cache=True)
+def step(planes, place, y, beta, mean, sd, prior, in_order, streams, number, sums, totals, table):
+    """One sweep at beta and the noise after it, in place; S(z).  place: absent, width, guard, blocks."""
+    absent, width, guard, blocks = place
+    k0, k1 = draw_words(number, 0, streams[0, 0], streams[0, 1])
+    noise = parameters(mean, sd)
+    statistic = sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, sums, totals)
+    k0, k1 = draw_words(number, 0, streams[1, 0], streams[1, 1])
+    centre = noise[0].astype(np.float64)
+    settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, table)
+    return statistic
+
+
+@njit(cache=True)
+def run(planes, place, y, betas, mean, sd, prior, in_order, streams, first, statistic, means, sds):
+    """A step for each of the betas, numbered from `first`; traces (n,), (n, k), (n, k) of S, mean, sd."""
+    k = mean.size
+    sums, totals, table = np.empty((2 * place[3], k, 3)), np.empty((k, 3)), identity()
+    for t in range(betas.size):
+        statistic[t] = step(
+            planes, place, y, betas[t], mean, sd, prior, in_order, streams, first + t, sums, totals, table
+        )
+        means[t], sds[t] = mean, sd
+
+
+@njit(cache=True)
+def beta_given(statistic, surrogate, path, stream, number):
+    """The draw of beta before sweep `number`.  surrogate: the table, and the ends of the prior's interval."""
+    table, low, high = surrogate
+    k0, k1 = draw_words(number, 0, stream[0], stream[1])
+    word, _ = draw_words(0, 0, k0, k1)
+    return draw_beta(table, low, high, statistic, path, uniform(word))
+
+
+@njit(cache=True)
+def tally_block(z, label, count):
+    for i in range(z.size):
+        count[i] = uint8(count[i] + uint8(z[i] == label))
+
+
+@njit(cache=True)
+def tally(planes, bytes_):
+    """Count every place's label once more: bytes_ (4, k, places)."""
+    for s in range(4):
+        for start in range(0, planes.shape[1], 8 * BLOCK):
+            stop = min(start + 8 * BLOCK, planes.shape[1])
+            z = planes[s, start:stop]
+            for j in range(bytes_.shape[1]):
+                tally_block(z, uint8(j), bytes_[s, j, start:stop])
+
+
+@njit(cache=True)
+def flush(bytes_, counts):
+    """Add the bytes to the counts, and empty them."""
+    for s in range(4):
+        for j in range(bytes_.shape[1]):
+            small, large = bytes_[s, j], counts[s, j]
+            for i in range(small.size):
+                large[i] += small[i]
+                small[i] = 0
+
+
+@njit(cache=True)
+def final(
+    planes,
+    place,
+    y,
+    last,
+    surrogate,
+    path,
+    mean,
+    sd,
+    prior,
+    in_order,
+    streams,
+    first,
+    betas,
+    statistic,
+    means,
+    sds,
+    counts,
+):
+    """Steps with beta drawn given the statistic, `last` before the first; traces as `run`, and of beta.
+
+    counts (4, k, places) uint32 grows by one at every place's label after every step.
+    """
+    k = mean.size
+    sums, totals, table = np.empty((2 * place[3], k, 3)), np.empty((k, 3)), identity()
+    bytes_ = np.zeros(counts.shape, np.uint8)
+    for t in range(betas.size):
+        betas[t] = beta_given(last, surrogate, path, streams[2], first + t)
+        last = step(
+            planes, place, y, betas[t], mean, sd, prior, in_order, streams, first + t, sums, totals, table
+        )
+        statistic[t], means[t], sds[t] = last, mean, sd
+        tally(planes, bytes_)
+        if (t + 1) % FULL == 0:
+            flush(bytes_, counts)
+    flush(bytes_, counts)

@@ -1,0 +1,222 @@
+"""Chequerboard Gibbs sweeps of p(z | y, mu, sigma, beta) on a first-order plane (paper, equation post_z).
+
+Given its neighbours and its observation, a site has label j with probability proportional to
+
+    exp(beta n_j - (y_i - mu_j)**2 / (2 sigma_j**2) - log sigma_j).
+
+The weights are powers of two in float32, relative to the largest: `slope` n_j - `curvature`_j (y_i - mu_j)**2
++ `level`_j is the logarithm to base 2.  The square is of the difference, so nothing is lost where |mu_j| is
+large against sigma_j; y should have mean 0 and variance 1.  Relative errors of the weights are below 5e-7, so
+a probability is wrong by less than 3e-7.
+
+A uniform has 16 bits first.  With T the sum of the weights it lies in a cell of width T / 2**16; a cell that
+holds a threshold (about one in 2**15) is refined by another 52 bits.
+
+For each block and label the kernel returns the number of sites and the sums of y - mu_j and (y - mu_j)**2
+over them: differences from the mean used, so that they too lose nothing.  Sums within a block are float32 (a
+lane adds up 16 numbers); those of the blocks are to be added in float64 in their order, whoever computed
+them.
+"""
+
+import math
+
+import numpy as np
+from numba import float32, int32, njit, uint8, uint64
+
+from .chequerboard import count_like, draw_words, fill_words, settle
+from .chequerboard_layout import BLOCK
+from .float32 import exp2, fma, larger
+
+# Beyond this the product with a squared distance might overflow; an sd of 1e-15 is as good as 0.
+LARGEST_CURVATURE = 1e30
+
+CELL = float32(2.0**-16)
+
+
+@njit(cache=True)
+def parameters(mean, sd):
+    """mu_j, the factor of (y - mu_j)**2, and -log2(sigma_j), as float32: (3, k)."""
+    k = mean.size
+    result = np.empty((3, k), np.float32)
+    for j in range(k):
+        result[0, j] = mean[j]
+        result[1, j] = min(0.5 / (math.log(2.0) * sd[j] * sd[j]), LARGEST_CURVATURE)
+        result[2, j] = -math.log2(sd[j])
+    return result
+
+
+@njit(cache=True)
+def count_label(label, a, b, c, d, count):
+    """n_j of every site of the block."""
+    for i in range(BLOCK):
+        count[i] = count_like(label, a[i], b[i], c[i], d[i])
+
+
+@njit(cache=True)
+def log_weights(count, y, slope, mean, curvature, level, before, weight, largest):
+    """The logarithms of one label's weights, and the largest of these and `before`.
+
+    `before` and `largest` are different arrays: a maximum in place becomes a masked store, which is slow.
+    """
+    for i in range(BLOCK):
+        distance = y[i] - mean
+        likelihood = fma(-(distance * curvature), distance, level)
+        w = fma(float32(int32(count[i])), slope, likelihood)
+        weight[i] = w
+        largest[i] = larger(before[i], w)
+
+
+@njit(cache=True)
+def accumulate(before, weight, largest):
+    """From logarithms to weights, added to those of the labels before."""
+    for i in range(BLOCK):
+        weight[i] = before[i] + exp2(weight[i] - largest[i])
+
+
+@njit(cache=True)
+def draw_cells(random, total, low, high):
+    """The cell of every site's uniform, in units of the weights."""
+    for i in range(BLOCK):
+        width = total[i] * CELL
+        u = float32(int32(random[i]))
+        low[i] = u * width
+        high[i] = fma(u, width, width)
+
+
+@njit(cache=True)
+def rank_first(low, high, threshold, rank):
+    for i in range(BLOCK):
+        rank[i] = int32(int32(low[i] >= threshold[i]) + int32(int32(high[i] > threshold[i]) << 8))
+
+
+@njit(cache=True)
+def rank_next(low, high, threshold, rank):
+    """Count the thresholds below the ends of the cell: the low end in the low byte, the high end above."""
+    for i in range(BLOCK):
+        more = int32(int32(low[i] >= threshold[i]) + int32(int32(high[i] > threshold[i]) << 8))
+        rank[i] = int32(rank[i] + more)
+
+
+@njit(cache=True)
+def close(rank, new):
+    """The labels of the low ends; how many cells hold a threshold."""
+    undecided = int32(0)
+    for i in range(BLOCK):
+        label = int32(rank[i] & 255)
+        new[i] = uint8(label)
+        undecided = int32(undecided + int32(int32(rank[i] >> 8) != label))
+    return undecided
+
+
+@njit(cache=True)
+def refine(rank, random, weights, new, place, word, k0, k1):
+    """Labels of the sites whose cell holds a threshold: 52 bits more."""
+    last = weights.shape[0] - 1
+    for i in range(BLOCK):
+        if rank[i] >> 8 != rank[i] & 255:
+            more, _ = draw_words(place + i, word, k0, k1)
+            x = (random[i] + float(more >> uint64(12)) * 2.0**-52) * 2.0**-16 * weights[last, i]
+            label = 0
+            for j in range(last):
+                label += x >= weights[j, i]
+            new[i] = label
+
+
+@njit(cache=True, fastmath={"reassoc"})
+def label_sums(label, z, y, mean):
+    """Number of sites of a label in the block, sums of y - mean and (y - mean)**2 over them."""
+    number, first, second = int32(0), float32(0), float32(0)
+    for i in range(BLOCK):
+        mine = z[i] == label
+        distance = y[i] - mean
+        distance = distance if mine else float32(0)
+        number = int32(number + int32(mine))
+        first = first + distance
+        second = second + distance * distance
+    return number, first, second
+
+
+@njit(cache=True)
+def workspace(k):
+    """The arrays that a block needs: weights (k + 4, BLOCK) float32, ranks, bytes, random words."""
+    return (
+        np.zeros((k + 4, BLOCK), np.float32),
+        np.empty(BLOCK, np.int32),
+        np.empty((3, BLOCK), np.uint8),
+        np.empty(BLOCK // 4, np.uint64),
+    )
+
+
+@njit(cache=True)
+def choose(a, b, c, d, y, slope, noise, work, index, s, k0, k1):
+    """New labels of a block, in the workspace."""
+    space, rank, small, words = work
+    k = noise.shape[1]
+    zero, low, high = space[k], space[k + 1], space[k + 2]
+    count, new = small[0], small[1]
+    random = words.view(np.uint16)
+    fill_words(words, index // 8, uint64(s), k0, k1)
+    # The maxima alternate between two rows; the first is compared with its own start.
+    before, largest = low, high
+    before[:] = -np.inf
+    for j in range(k):
+        count_label(uint8(j), a, b, c, d, count)
+        log_weights(count, y, slope, noise[0, j], noise[1, j], noise[2, j], before, space[j], largest)
+        before, largest = largest, before
+    accumulate(zero, space[0], before)
+    for j in range(1, k):
+        accumulate(space[j - 1], space[j], before)
+    draw_cells(random, space[k - 1], low, high)
+    rank_first(low, high, space[0], rank)
+    for j in range(1, k - 1):
+        rank_next(low, high, space[j], rank)
+    if close(rank, new) > 0:
+        refine(rank, random, space[:k], new, index, uint64(4 + s), k0, k1)
+
+
+@njit(cache=True)
+def half_sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, colour, first, last, sums):
+    """Update blocks first..last-1 of a colour, numbered through its two sublattices.
+
+    `noise` is from `parameters`.  sums[block, j] becomes (number, sum of y - mu_j, sum of squares).  Returns
+    the number of like neighbours of the blocks' sites: over all blocks of the second colour, S(z).
+    """
+    k = noise.shape[1]
+    work = workspace(k)
+    small = work[2]
+    new, like = small[1], small[2]
+    like_words = like.view(np.uint64)
+    slope = float32(beta / math.log(2.0))
+    statistic = 0
+    for block in range(first, last):
+        s = 2 * colour + block // blocks
+        index = block % blocks * BLOCK
+        p = guard + index
+        vertical, horizontal = planes[3 - s], planes[s ^ 2]
+        up = p + (width if s & 1 else -width)
+        side = p + (1 if s == 1 or s == 2 else -1)
+        a, b = vertical[p : p + BLOCK], vertical[up : up + BLOCK]
+        c, d = horizontal[p : p + BLOCK], horizontal[side : side + BLOCK]
+        z, values = planes[s, p : p + BLOCK], y[s, p : p + BLOCK]
+        choose(a, b, c, d, values, slope, noise, work, index, s, k0, k1)
+        statistic += settle(new, z, absent[s, p : p + BLOCK], a, b, c, d, like, like_words)
+        for j in range(k):
+            number, deviation, square = label_sums(uint8(j), z, values, noise[0, j])
+            sums[block, j, 0], sums[block, j, 1], sums[block, j, 2] = number, deviation, square
+    return statistic
+
+
+@njit(cache=True)
+def sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, sums, totals):
+    """One sweep of both colours; S(z).  totals (k, 3): the sums of all blocks, added in their order."""
+    totals[:] = 0.0
+    statistic = 0
+    for colour in range(2):
+        statistic = half_sweep(
+            planes, absent, y, width, guard, blocks, beta, noise, k0, k1, colour, 0, 2 * blocks, sums
+        )
+        for block in range(2 * blocks):
+            for j in range(totals.shape[0]):
+                for moment in range(3):
+                    totals[j, moment] += sums[block, j, moment]
+    return statistic

@@ -1,0 +1,314 @@
+"""The label chain: sweeps with data against exact posteriors, order of labels, continuation, draws of beta."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mpi_potts import noise, rng
+from mpi_potts.errors import InputError
+from mpi_potts.kernels import chequerboard, chequerboard_data, surrogate
+from mpi_potts.kernels.float32 import exp2
+from mpi_potts.labels import LabelChain
+from mpi_potts.lattice import Lattice
+from mpi_potts.rng import Purpose
+
+SWEEPS = rng.stream(3, Purpose.LABEL_SWEEP)
+HOLES = np.random.default_rng(5).random((21, 34)) < 0.6
+HOLES[0, 0], HOLES[0, 1], HOLES[1, 0] = True, False, False
+
+
+class Fixed:
+    """Sweeps with data at fixed mu and sigma, as the kernel offers them."""
+
+    def __init__(self, lattice, k, values, mean, sd):
+        self.lattice, self.k, self.values, self.mean, self.sd = lattice, k, values, mean, sd
+        self.layout = chequerboard.layout(lattice, k)
+        labels = np.random.default_rng(1).integers(0, k, lattice.shape).astype(np.uint8)
+        self.state = chequerboard.from_labels(self.layout, labels)
+        self.y = self.layout.scatter(values.astype(np.float32), 0.0)
+        self.sums, self.totals = np.empty((2 * self.layout.blocks, k, 3)), np.empty((k, 3))
+
+    def sweep(self, beta, number):
+        place = self.layout.absent, self.y, *self.layout.geometry
+        parameters = chequerboard_data.parameters(self.mean, self.sd)
+        key = rng.key(SWEEPS, number)
+        return chequerboard_data.sweep(self.state, *place, beta, parameters, *key, self.sums, self.totals)
+
+    @property
+    def labels(self):
+        return chequerboard.to_labels(self.layout, self.state)
+
+
+def batch_error(x, batches=50):
+    means = x[: len(x) // batches * batches].reshape(batches, -1, *x.shape[1:]).mean(axis=1)
+    return means.std(axis=0, ddof=1) / np.sqrt(batches)
+
+
+def image(shape, k, noise=0.4, seed=0):
+    """Blobs of labels with means 0, 2, 4, ... and their observations."""
+    data = np.random.default_rng(seed)
+    rows, columns = np.indices(shape)
+    z = ((rows // 9 + columns // 7) % k).astype(np.uint8)
+    return z, 2.0 * z + noise * data.normal(size=shape)
+
+
+def test_the_exponential_is_as_good_as_it_says():
+    t = -np.concatenate([np.linspace(0, 120, 100_001), np.random.default_rng(0).random(1000)]).astype(
+        np.float32
+    )
+    result = np.array([exp2(x) for x in t[::50]])
+    assert np.abs(result / np.exp2(t[::50].astype(float)) - 1).max() < 2.5e-7
+    assert exp2(np.float32(0)) == pytest.approx(1, abs=2.5e-7)
+    assert 0 < exp2(np.float32(-1e9)) < 1e-37
+
+
+@pytest.mark.parametrize("k", [2, 3, 6, 8, 9, 40, 200])
+@pytest.mark.parametrize("shape", [(1, 2), (63, 1), (9, 63), (8, 64), (33, 65)])
+def test_statistic_and_sums_are_those_of_the_labels(k, shape):
+    values = np.random.default_rng(2).normal(size=shape)
+    fixed = Fixed(Lattice(shape), k, values, np.linspace(-1, 1, k), np.full(k, 0.8))
+    for number in range(2):
+        s = fixed.sweep(0.6, number)
+        z = fixed.labels
+        assert z.max() < k and s == fixed.lattice.statistic(z)
+        for j in range(k):
+            d = values[z == j] - fixed.mean[j]
+            assert fixed.totals[j, 0] == d.size
+            # The observations and the means are float32: 2**-24 of their size, up to about 4.
+            assert fixed.totals[j, 1] == pytest.approx(d.sum(), abs=5e-7 * (d.size + 1))
+            assert fixed.totals[j, 2] == pytest.approx((d**2).sum(), rel=3e-6, abs=1e-6)
+
+
+def test_masked_pixels_stay_out_of_everything():
+    values = np.random.default_rng(2).normal(size=HOLES.shape)
+    fixed = Fixed(Lattice(HOLES.shape, mask=HOLES), 3, values, np.array([-1.0, 0.0, 1.0]), np.ones(3))
+    for number in range(5):
+        s = fixed.sweep(0.9, number)
+    assert np.all(fixed.labels[~HOLES] == 255) and fixed.labels[HOLES].max() < 3
+    assert s == fixed.lattice.statistic(fixed.labels)
+    assert fixed.totals[:, 0].sum() == HOLES.sum()
+
+
+def test_the_split_of_blocks_changes_no_bit():
+    values = np.random.default_rng(2).normal(size=(65, 129))
+    whole, split = (
+        Fixed(Lattice((65, 129)), 3, values, np.array([-1.0, 0.0, 1.0]), np.ones(3)) for _ in range(2)
+    )
+    place = split.layout.absent, split.y, *split.layout.geometry
+    parameters, last = chequerboard_data.parameters(split.mean, split.sd), 2 * split.layout.blocks
+    for number in range(3):
+        s = whole.sweep(0.9, number)
+        total = np.zeros((3, 3))
+        for colour in range(2):
+            parts = [
+                chequerboard_data.half_sweep(
+                    split.state, *place, 0.9, parameters, *rng.key(SWEEPS, number), colour, *part, split.sums
+                )
+                for part in ((3, last), (0, 1), (1, 3))
+            ]
+            for block in range(last):
+                total += split.sums[block]
+        assert np.array_equal(whole.state, split.state)
+        assert s == sum(parts) and np.array_equal(total, whole.totals)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("offset", [0.0, 30.0])
+def test_a_small_image_has_its_exact_posterior(k, offset):
+    """Marginal label probabilities and the mean of S of a 3x3 image, by enumeration; also far from 0."""
+    lattice, beta = Lattice((3, 3)), 0.7
+    values = np.array([[0.1, 0.9, -0.4], [1.2, 0.3, 0.5], [2.0, -0.2, 0.8]]) + offset
+    mean, sd = np.linspace(0.0, 1.0, k) + offset, np.linspace(0.5, 0.8, k)
+    labellings = np.array(list(product(range(k), repeat=9)), dtype=np.uint8).reshape(-1, 3, 3)
+    s = np.array([lattice.statistic(z) for z in labellings])
+    density = -((values - mean[labellings]) ** 2) / (2 * sd[labellings] ** 2) - np.log(sd[labellings])
+    p = np.exp(beta * s + density.sum(axis=(1, 2)))
+    p /= p.sum()
+    exact = np.array([(p[:, None, None] * (labellings == j)).sum(axis=0) for j in range(k)])
+    fixed = Fixed(lattice, k, values, mean, sd)
+    n = 12_000
+    seen, statistic = np.empty((n, k, 3, 3)), np.empty(n)
+    for i in range(n):
+        statistic[i] = fixed.sweep(beta, i)
+        seen[i] = fixed.labels == np.arange(k)[:, None, None]
+    z_scores = (seen[100:].mean(axis=0) - exact) / batch_error(seen[100:])
+    assert np.abs(z_scores).max() < 4.8
+    assert abs(statistic[100:].mean() - p @ s) < 4.5 * batch_error(statistic[100:])
+
+
+@pytest.mark.parametrize("k", [2, 3, 6, 9])
+def test_every_site_has_its_conditional_probabilities(k):
+    """The second colour of one sweep, drawn given the first: frequencies against equation post_z."""
+    shape, beta = (400, 400), 0.5
+    values = np.random.default_rng(4).normal(size=shape)
+    fixed = Fixed(Lattice(shape), k, values, np.linspace(-1.2, 1.2, k), np.linspace(0.4, 1.0, k))
+    for number in range(3):
+        fixed.sweep(beta, number)
+    z = fixed.labels
+    like = np.pad(z[..., None] == np.arange(k), ((1, 1), (1, 1), (0, 0))).astype(float)
+    n = like[:-2, 1:-1] + like[2:, 1:-1] + like[1:-1, :-2] + like[1:-1, 2:]
+    log_p = beta * n - (values[..., None] - fixed.mean) ** 2 / (2 * fixed.sd**2) - np.log(fixed.sd)
+    p = np.exp(log_p)
+    p /= p.sum(axis=-1, keepdims=True)
+    second = fixed.lattice.colours == 1
+    p, drawn = p[second], (z[..., None] == np.arange(k))[second]
+    for j in range(k):
+        for low, high in ((0.0, 0.05), (0.05, 0.5), (0.5, 0.95), (0.95, 1.0)):
+            q = p[(p[:, j] > low) & (p[:, j] <= high), j]
+            seen = drawn[(p[:, j] > low) & (p[:, j] <= high), j].sum()
+            assert abs(seen - q.sum()) <= 4.5 * np.sqrt((q * (1 - q)).sum()) + 3
+
+
+@pytest.mark.parametrize(
+    "lattice", [Lattice((40, 37)), Lattice((40, 37), "second")], ids=["plane", "general"]
+)
+def test_the_noise_is_recovered_and_in_order(lattice):
+    z, values = image(lattice.shape, 3)
+    chain = LabelChain(lattice, 100.0 + 10.0 * values, 3, noise.priors(3, mean=100.0), seed=1)
+    chain.sweep(np.zeros(50))
+    trace = chain.sweep(np.full(400, 0.5))
+    assert np.all(np.diff(trace.mean, axis=1) > 0)
+    number = np.bincount(z.ravel())
+    assert np.all(np.abs(trace.mean[100:].mean(axis=0) - [100, 120, 140]) < 5 * 4.0 / np.sqrt(number))
+    assert np.all(np.abs(trace.sd[100:].mean(axis=0) / 4.0 - 1) < 5 / np.sqrt(2 * number))
+    assert (chain.labels == z).mean() > 0.97
+    assert chain.statistic == lattice.statistic(chain.labels) == trace.statistic[-1]
+    assert np.array_equal(chain.mean, trace.mean[-1]) and np.array_equal(chain.sd, trace.sd[-1])
+
+
+def test_priors_that_differ_by_label_keep_their_names():
+    z, values = image((40, 37), 3)
+    priors = noise.priors(3, mean=[4.0, 0.0, 2.0], mean_sd=0.5)
+    chain = LabelChain(Lattice((40, 37)), values, 3, priors, seed=1)
+    trace = chain.sweep(np.full(300, 0.5))
+    assert np.allclose(trace.mean[100:].mean(axis=0), [4.0, 0.0, 2.0], atol=0.2)
+    assert (np.array([2, 0, 1])[chain.labels] == z).mean() > 0.97
+
+
+def test_labels_and_noise_are_renamed_together():
+    """After every step the sums of y by label agree with the mean drawn for it."""
+    _, values = image((60, 50), 4, noise=0.3)
+    chain = LabelChain(Lattice((60, 50)), values, 4, noise.priors(4), seed=2, chain=3)
+    for _ in range(30):
+        chain.sweep(np.array([0.3]))
+        z = chain.labels
+        assert np.all(np.diff(chain.mean) > 0)
+        for j in np.flatnonzero(np.bincount(z.ravel(), minlength=4) > 20):
+            y = values[z == j]
+            # The draw lies within a few standard errors of the mean of its own pixels.
+            assert abs(y.mean() - chain.mean[j]) < 6 * max(chain.sd[j], y.std()) / np.sqrt(y.size)
+
+
+def line(edges, k):
+    """A table with mean edges / k at beta = 0 and 100 more for every 0.1: logs and variances are exact."""
+    beta = np.linspace(0.0, 2.0, 3001)
+    mean = edges / k + 1000.0 * beta
+    return np.stack([beta, edges / k * beta + 500.0 * beta**2, mean, np.full(beta.size, 1000.0)])
+
+
+@pytest.mark.parametrize(
+    "lattice", [Lattice((30, 20)), Lattice((30, 20), "second")], ids=["plane", "general"]
+)
+def test_interrupted_and_split_chains_give_the_same_bits(lattice):
+    _, values = image(lattice.shape, 3)
+    table, interval = line(lattice.edges, 3), (0.1, 1.5)
+    whole, parts = (LabelChain(lattice, values, 3, noise.priors(3), seed=1, chain=2) for _ in range(2))
+    whole.sweep(np.linspace(0, 1, 40))
+    expected = whole.final(table, interval, 300)
+    parts.sweep(np.linspace(0, 1, 40)[:13])
+    other = LabelChain(lattice, values, 3, noise.priors(3), seed=1, chain=2)
+    other.unpack({name: array.copy() for name, array in parts.pack().items()})
+    other.sweep(np.linspace(0, 1, 40)[13:])
+    first = other.final(table, interval, 290)
+    parts.unpack(other.pack())
+    second = parts.final(table, interval, 10)
+    for a, b, c in zip(expected, first, second):
+        assert np.array_equal(a, np.concatenate([b, c]))
+    assert np.array_equal(whole.labels, parts.labels)
+    assert np.array_equal(whole.counts, parts.counts) and parts.counted == 300
+    assert whole.statistic == parts.statistic == lattice.statistic(parts.labels)
+
+
+@pytest.mark.parametrize(
+    "lattice", [Lattice(HOLES.shape, mask=HOLES), Lattice((9, 8, 5))], ids=["plane", "3-D"]
+)
+def test_counts_are_of_the_labels_after_every_step(lattice):
+    values = np.random.default_rng(3).normal(size=lattice.shape)
+    chain = LabelChain(lattice, values, 3, noise.priors(3), seed=1)
+    table = line(lattice.edges, 3)
+    chain.final(table, (0.0, 1.0), 5, count=False)
+    assert chain.counted == 0
+    expected = np.zeros((*lattice.shape, 3), dtype=int)
+    for _ in range(7):
+        chain.final(table, (0.0, 1.0), 1)
+        expected += chain.labels[..., None] == np.arange(3)
+    assert np.array_equal(chain.counts, expected)
+    total = chain.probabilities().sum(axis=-1)
+    assert np.allclose(total[lattice.exists], 1, atol=1e-6) and np.all(total[~lattice.exists] == 0)
+
+
+def test_chains_of_other_numbers_start_elsewhere():
+    _, values = image((30, 20), 3)
+    chains = [LabelChain(Lattice((30, 20)), values, 3, noise.priors(3), 1, chain) for chain in range(3)]
+    assert not np.array_equal(chains[0].labels, chains[1].labels)
+    assert not np.array_equal(chains[1].labels, chains[2].labels)
+
+
+def test_degenerate_images_give_finite_noise():
+    """Constant within labels, one pixel far away, more labels than groups: no NaN, never a zero sd."""
+    values = np.zeros((20, 20))
+    values[:, 10:] = 1e6
+    values[0, 0] = 1e9
+    for k in (2, 5, 9):
+        chain = LabelChain(Lattice((20, 20)), values, k, noise.priors(k), seed=1)
+        trace = chain.sweep(np.full(200, 0.8))
+        assert np.isfinite(trace.mean).all() and np.isfinite(trace.sd).all() and (trace.sd > 0).all()
+        assert chain.labels.max() < k
+
+
+def test_an_image_without_contrast_is_refused():
+    with pytest.raises(InputError, match="equal"):
+        LabelChain(Lattice((5, 5)), np.ones((5, 5)), 2, noise.priors(2), seed=1)
+
+
+def test_an_interval_beyond_the_table_is_refused():
+    lattice = Lattice((10, 10))
+    chain = LabelChain(lattice, np.random.default_rng(0).normal(size=(10, 10)), 2, noise.priors(2), seed=1)
+    with pytest.raises(InputError, match=r"prior\.beta"):
+        chain.final(line(lattice.edges, 2), (0.0, 2.5), 3)
+
+
+@pytest.mark.parametrize("path", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 1e2, 1e6])
+@pytest.mark.parametrize("place", [0.02, 0.5, 1.2, 1.49])
+def test_beta_is_drawn_from_its_density(path, scale, place):
+    """Quantiles against the distribution function on a fine grid: sd of beta from 0.3 down to 3e-4."""
+    beta = np.linspace(0.0, 2.0, 2001)
+    mean = scale * (1.0 + 9.0 * beta + 2.0 * beta**2)
+    variance = scale * (9.0 + 4.0 * beta)
+    table = np.stack([beta, scale * (beta + 4.5 * beta**2 + 2 / 3 * beta**3), mean, variance])
+    low, high, s = 0.01, 1.5, scale * (1.0 + 9.0 * place + 2.0 * place**2)
+    width = 12 / np.sqrt(variance[0])
+    grid = np.linspace(max(low, place - width), min(high, place + width), 400_001)
+    if path:
+        log_p = grid * s - scale * (grid + 4.5 * grid**2 + 2 / 3 * grid**3)
+    else:
+        v = scale * (9.0 + 4.0 * grid)
+        log_p = -0.5 * np.log(v) - (s - scale * (1.0 + 9.0 * grid + 2.0 * grid**2)) ** 2 / (2 * v)
+    density = np.exp(log_p - log_p.max())
+    cumulative = np.append(0.0, np.cumsum(density[1:] + density[:-1]))
+    cumulative /= cumulative[-1]
+    for u in (1e-4, 0.01, 0.3, 0.5, 0.77, 0.99, 0.9999):
+        drawn = surrogate.draw_beta(table, low, high, s, path, u)
+        assert low <= drawn <= high
+        assert np.interp(drawn, grid, cumulative) == pytest.approx(u, abs=2e-3 * min(u, 1 - u) + 2e-5)
+
+
+def test_beta_far_outside_the_data_piles_up_at_the_end():
+    table = line(1000, 3)
+    for s in (-1e6, 0.0, 1e4, 1e6):
+        for path in (True, False):
+            draws = [surrogate.draw_beta(table, 0.2, 1.4, s, path, u) for u in (0.01, 0.5, 0.99)]
+            assert np.isfinite(draws).all() and np.all(np.diff(draws) >= 0)
+            assert 0.2 <= draws[0] and draws[-1] <= 1.4
