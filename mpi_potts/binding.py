@@ -179,13 +179,17 @@ class Binding:
 
 
 def _steady(values, seen):
-    """(n,) medians over seven neighbours of the values that were seen; the gaps by the nearest that were."""
+    """(n,) medians over seven neighbours of the values that were seen; the gaps by the nearest that were.
+
+    A value far above its neighbours keeps its own: that chain wandered slowly, between two phases perhaps.
+    """
     if not seen.any():
         return values
     known = np.flatnonzero(seen)
-    padded = np.pad(np.maximum(values[known], 1e-12), 3, mode="edge")
-    medians = np.median(sliding_window_view(padded, 7), axis=1)
-    return np.exp(np.interp(np.arange(len(values)), known, np.log(medians)))
+    own = np.maximum(values[known], 1e-12)
+    medians = np.median(sliding_window_view(np.pad(own, 3, mode="edge"), 7), axis=1)
+    steady = np.where(own > 3.0 * medians, own, medians)
+    return np.exp(np.interp(np.arange(len(values)), known, np.log(steady)))
 
 
 class Linear:

@@ -13,10 +13,17 @@ Deviations from the sample's own mean are too small by the error of that mean.  
 every autocovariance is raised by Var(mean), the sum of squares is divided by n - tau and not n - 1, and
 the standard error of the variance uses the autocorrelation time of the squared deviations.
 
-A chain that hardly moves says little about rare moves.  What happens less than about once in n sweeps and
-changes S by `step` (4 like pairs, one pixel inside the plane) goes unseen; it would change the mean by step /
-n and the variance by step^2 / n.  Both are added to the errors in quadrature, which only shows where S is
-nearly constant.
+Three things make the errors of short chains too small, most of all in the ordered phase, where S stays close
+to its largest value but for rare excursions:
+
+- Excursions that were not seen.  What happens less than about once in n sweeps and goes one `step` (4 like
+  pairs, one pixel inside the plane) further than the largest deviation d that was seen changes the variance by
+  x^2 tau / n and the mean by x tau / n, where x^2 = (d + step)^2 - 2 log(2n) sigma^2 is what exceeds the
+  largest of n normal deviations, and at least step^2.  Both are added to the errors in quadrature; where S
+  follows the normal distribution they do not show.
+- A variance that came out too small makes its own error and that of the mean too small: both errors are those
+  of a variance larger by its standard error.
+- The error of the variance from squared deviations is noisy: see `_variance_error`.
 """
 
 import math
@@ -70,8 +77,7 @@ def _pooled(chains, step):
     tau = _time_of_deviations(deviations)
     # n - tau can be small or negative where the chain is hopelessly short.
     variance = squares / max(n - tau, n / 2)
-    mean_se = math.hypot(math.sqrt(variance * tau / n), step / n)
-    variance_se = math.hypot(_variance_error(deviations, variance, tau), step**2 / n)
+    mean_se, variance_se = _errors(deviations, variance, tau, step)
     # d(sd) = d(variance) / (2 sd), and sqrt(d(variance)) where the variance is zero.
     sd = math.sqrt(variance)
     sd_se = variance_se / (sd + max(sd, math.sqrt(variance_se)))
@@ -85,6 +91,18 @@ def _deviations(chains):
     n, total, squares = chains.size, int(shifted.sum()), int((shifted * shifted).sum())
     deviations = shifted - total / n
     return (origin * n + total) / n, (n * squares - total * total) / n, deviations
+
+
+def _errors(deviations, variance, tau, step):
+    """Standard errors of the mean and of the variance, with what the chain may have missed."""
+    n = deviations.size
+    normal_maximum = 2.0 * math.log(2 * n) * variance
+    excess = max(step**2, (float(np.abs(deviations).max()) + step) ** 2 - normal_maximum)
+    unseen = excess * tau / n
+    seen = _variance_error(deviations, variance, tau)
+    upper = variance + math.hypot(seen, unseen)
+    mean_se = math.hypot(math.sqrt(upper * tau / n), math.sqrt(excess) * tau / n)
+    return mean_se, math.hypot(seen * upper / variance if variance > 0.0 else 0.0, unseen)
 
 
 def _variance_error(deviations, variance, tau):

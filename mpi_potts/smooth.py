@@ -34,6 +34,7 @@ _TABLE_CELLS = 16
 _PENALTIES = 10.0 ** np.arange(-3.0, 7.1, 0.5)
 _NEARBY = 10.0 ** np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
 _NARROWING = 0.4
+_NARROWEST = 1e-4
 
 # Gauss-Newton: steps at most, the step at which the penalty is settled, the largest change of f in one step,
 # and the largest excess of a sample variance over the fit that pulls with its full weight.
@@ -44,6 +45,9 @@ _LARGEST_RATIO = 9.0
 
 # Residuals beyond this are outliers: a chain that was in the wrong phase all the time, unknown to itself.
 _OUTLIER = 5.0
+
+# Variances below exp of this are zero.
+_LOWEST = -100.0
 
 # What the data do not determine (a variance where S never moved) stays near the first guess.
 _RIDGE = 1e-5
@@ -163,7 +167,7 @@ class Problem:
         slopes = np.vstack([np.zeros(len(c)), np.cumsum(steps, axis=0)])[self.rows]
         # The B-splines sum to one, so the derivatives sum to the integral itself.
         mean = theta[0] + slopes.sum(axis=1)
-        variance = np.exp(self.basis @ c)
+        variance = np.exp(np.maximum(self.basis @ c, _LOWEST))
         mean_se, relative = data.errors(variance)
         ratio = np.minimum(data.variance / variance - 1, _LARGEST_RATIO)
         residuals = np.concatenate([(data.mean - mean) / mean_se, ratio / relative])
@@ -237,7 +241,8 @@ class Fit:
 def fit(data: Estimates) -> Fit:
     """The most probable fit over a sequence of narrowing coordinates around the peak of the variance."""
     low, high = data.beta[0], data.beta[-1]
-    width, narrowest = high - low, np.diff(data.beta).min() / 4
+    width = high - low
+    narrowest = max(np.diff(data.beta).min() / 4, _NARROWEST * width)
     beta, f = _first_guess(data)
     best, worse = None, 0
     while worse < 2 and width > narrowest:
@@ -257,7 +262,7 @@ def fit(data: Estimates) -> Fit:
 
 def _first_guess(data):
     """log A'' at some betas: the variances, and the slopes of the means where they are well known."""
-    least = max(data.variance.max() * 1e-12, 1e-300)
+    least = max(data.variance.max() * 1e-12, np.exp(_LOWEST))
     seen = data.variance > least
     step, rise = np.diff(data.beta), np.diff(data.mean)
     errors = data.errors(np.maximum(data.variance, least))[0]
