@@ -17,8 +17,8 @@ Three things make the errors of short chains too small, most of all in the order
 to its largest value but for rare excursions:
 
 - Excursions that were not seen.  What happens less than about once in n sweeps and goes one `step` (4 like
-  pairs, one pixel inside the plane) further than the largest deviation d that was seen changes the variance by
-  x^2 tau / n and the mean by x tau / n, where x^2 = (d + step)^2 - 2 log(2n) sigma^2 is what exceeds the
+  pairs, one pixel inside the plane) further than the largest deviation d that was seen changes the variance
+  by x^2 tau / n and the mean by x tau / n, where x^2 = (d + step)^2 - 2 log(2n) sigma^2 is what exceeds the
   largest of n normal deviations, and at least step^2.  Both are added to the errors in quadrature; where S
   follows the normal distribution they do not show.
 - A variance that came out too small makes its own error and that of the mean too small: both errors are those
