@@ -8,6 +8,8 @@ written.
 import resource
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,9 @@ from .. import parallel, rng
 from ..config import Config
 from ..grid import make_grid
 from ..image import Image, lattice_of, load_image, with_image_mean
+from ..labels import LabelChain
 from ..lattice import Lattice
+from ..noise import priors
 from ..potts import Sampler
 from ..progress import clock
 from ..rng import Purpose
@@ -26,7 +30,7 @@ GROUPS = 5
 
 
 def execute(comm, config: Config, options) -> int:
-    config, lattice, pixels = parallel.on_root(comm, examine, config)
+    config, lattice, pixels, label_sweep = parallel.on_root(comm, examine, config)
     betas = make_grid(
         config.precompute.grid,
         config.precompute.points,
@@ -42,17 +46,20 @@ def execute(comm, config: Config, options) -> int:
     if comm.rank == 0:
         rows = describe(config, lattice, pixels)
         rows += precompute_rows(config, lattice, betas, sweep, comm.size)
+        rows += fit_rows(config, lattice, label_sweep, comm.size)
         rows += memory_rows(config, sampler, betas, comm.size)
         print("\n".join(f"{name:<12}{text}" for name, text in rows), flush=True)
     return 0
 
 
-def examine(config: Config) -> tuple[Config, Lattice, str]:
-    """Read the image where there is one; the lattice, and the pixels in words."""
+def examine(config: Config) -> tuple[Config, Lattice, str, float | None]:
+    """Read the image where there is one: the lattice, the pixels in words, seconds of a sweep with data."""
     if config.image.path is None:
-        return config, lattice_of(config), "none: precompute and simulate need only the shape"
+        return config, lattice_of(config), "none: precompute and simulate need only the shape", None
     image = load_image(config)
-    return with_image_mean(config, image), lattice_of(config, image), _pixels(config, image)
+    config, lattice = with_image_mean(config, image), lattice_of(config, image)
+    seconds = None if image.labels is not None else time_label_sweep(config, lattice, image)
+    return config, lattice, _pixels(config, image), seconds
 
 
 def _pixels(config, image: Image):
@@ -70,22 +77,32 @@ def chains(config: Config, lattice: Lattice) -> int:
 
 
 def time_sweep(sampler: Sampler, beta: float, seconds: float = ENOUGH) -> float:
-    """Seconds of one sweep at beta: the least of several groups of sweeps, about `seconds` in all."""
+    """Seconds of one sweep of the prior at beta."""
     state = sampler.start("random", rng.stream(0, Purpose.START))
     stream = rng.stream(0, Purpose.PRIOR_SWEEP)
-    sampler.sweeps(state, beta, stream, 0, 2)
-    first, one = 3, _seconds(sampler, state, beta, stream, 2, 1)
-    count = max(1, int(seconds / GROUPS / max(one, 1e-9)))
-    groups = []
-    for _ in range(GROUPS):
-        groups.append(_seconds(sampler, state, beta, stream, first, count) / count)
-        first += count
-    return min(groups)
+    return _least(lambda first, count: sampler.sweeps(state, beta, stream, first, count), seconds)
 
 
-def _seconds(sampler, state, beta, stream, first, count):
+def time_label_sweep(config: Config, lattice: Lattice, image: Image) -> float:
+    """Seconds of one step of the label chain, in the middle of the prior of beta."""
+    mean, variance = config.prior.mean, config.prior.variance
+    noise = priors(config.model.labels, mean.mean, mean.sd, variance.shape, variance.scale)
+    chain = LabelChain(lattice, image.values, config.model.labels, noise, config.seed)
+    beta = sum(config.prior.beta) / 2
+    return _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
+
+
+def _least(run: Callable[[int, int], Any], seconds: float) -> float:
+    """Seconds of one sweep: the least of several groups of sweeps, about `seconds` in all, after a few."""
+    run(0, 2)
+    one = _seconds(run, 2, 1)
+    count, first = max(1, int(seconds / GROUPS / max(one, 1e-9))), 3
+    return min(_seconds(run, first + group * count, count) / count for group in range(GROUPS))
+
+
+def _seconds(run, first, count):
     started = time.perf_counter()
-    sampler.sweeps(state, beta, stream, first, count)
+    run(first, count)
     return time.perf_counter() - started
 
 
@@ -126,16 +143,38 @@ def precompute_rows(config, lattice, betas, sweep, size) -> list[tuple[str, str]
     ]
 
 
+def fit_rows(config, lattice, label_sweep, size) -> list[tuple[str, str]]:
+    fit, smc = config.fit, config.smc
+    rows = [
+        ("fit", f"{fit.method}: {smc.particles} particles, {smc.replicates} replicates, alpha {smc.alpha:g}")
+    ]
+    if label_sweep is None:
+        return rows
+    rate = 1e9 * label_sweep / lattice.sites
+    steps = smc.warm_up + smc.max_iterations * smc.label_sweeps + fit.final_burn_in + fit.final_sweeps
+    rounds = -(-fit.chains // size)
+    return [
+        *rows,
+        ("", f"{fit.chains} label chain(s), {1e3 * label_sweep:.3g} ms a sweep, {rate:.2f} ns a site"),
+        ("time", f"at most about {clock(steps * rounds * label_sweep)} for the label chains of fit"),
+    ]
+
+
 def memory_rows(config, sampler, betas, size) -> list[tuple[str, str]]:
     """What this process holds, and the largest arrays of each stage."""
     share = -(-betas.size // size) * chains(config, sampler.lattice)
     states = share * sampler.packed_size * config.precompute.keep_states
     series = 2 * 8 * share * config.precompute.iterations  # every S(z), and once more while it is written
     particles = 2 * 8 * -(-config.smc.particles // size) * config.smc.replicates
+    # Values, also standardised, labels, and counts and probabilities of every label.
+    labels = int(np.prod(sampler.lattice.shape)) * (3 * 8 + 8 + 8 * config.model.labels)
     held = _resident()
     return [
         ("memory", f"about {_megabytes(held + states + series)} a rank in precompute"),
-        ("", f"about {_megabytes(held + particles)} a rank in SMC-ABC, apart from the labels on rank 0"),
+        (
+            "",
+            f"about {_megabytes(held + particles)} a rank in fit, {_megabytes(labels)} for each label chain",
+        ),
     ]
 
 

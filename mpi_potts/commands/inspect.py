@@ -24,17 +24,19 @@ def describe(path: Path) -> str:
     """The page: what it is, its attributes, its datasets with their range, and the input it came from."""
     attributes, datasets = store.contents(path)
     kind, version = attributes["format"], attributes["version"]
+    shown = {name: value for name, value in attributes.items() if name not in HIDDEN and value != ""}
     lines = [f"{path}: {kind}, version {version}, {path.stat().st_size / 1e6:.3g} MB, checksum right", ""]
-    lines += [f"  {name:<20} {_short(value)}" for name, value in attributes.items() if name not in HIDDEN]
+    lines += [f"  {name:<20} {_short(value)}" for name, value in shown.items()]
     small = [name for name, (shape, _) in datasets.items() if np.prod(shape, dtype=float) <= FEW]
     arrays = store.read(path, kind, version, small, verify=False)[1]
-    lines += ["", f"  {'dataset':<24} {'shape':<18} {'type':<5} values"]
+    lines += ["", f"  {'dataset':<26} {'shape':<18} {'type':<5} values"]
     for name, (shape, dtype) in datasets.items():
         summary = summarise(arrays[name]) if name in arrays else "(many)"
-        lines.append(f"  {name:<24} {' x '.join(map(str, shape)) or 'one':<18} {dtype:<5} {summary}")
+        lines.append(f"  {name:<26} {' x '.join(map(str, shape)) or 'one':<18} {dtype:<5} {summary}")
     lines += _findings(arrays)
     if attributes.get("input"):
-        lines += ["", "input:", *(f"  {line}" for line in str(attributes["input"]).strip().splitlines())]
+        text = str(attributes["input"]).splitlines()
+        lines += ["", "input:", *(f"  {line}" for line in text if line.strip() and line.strip()[0] != "#")]
     return "\n".join(lines)
 
 
