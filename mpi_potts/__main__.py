@@ -38,7 +38,8 @@ EPILOG = """\
 examples:
   mpi-potts check inputs/demo.toml
   mpirun -n 4 mpi-potts simulate inputs/simulation.toml --set simulate.images=8 --output out/images
-  mpirun -n 4 mpi-potts precompute inputs/simulation.toml --max-hours 23.5
+  mpirun -n 2 mpi-potts run inputs/demo.toml
+  mpirun -n 8 mpi-potts run inputs/satellite.toml --set image.path=/data/scene.tif --max-hours 23.5
 
 Running a command again in the same output directory continues where it stopped; --fresh starts over.
 exit codes: 0 done; 2 bad input; 75 stopped early with a checkpoint, run again to go on; else a failure.

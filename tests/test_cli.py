@@ -82,7 +82,7 @@ def refuse(here, capfd, arguments):
 
 
 @pytest.mark.parametrize(("arguments", "parts"), BAD_INPUT)
-@pytest.mark.parametrize("command", ["check", "simulate"])
+@pytest.mark.parametrize("command", ["check", "simulate", "precompute"])
 def test_bad_input_is_one_line_exit_code_2_and_nothing_written(here, capfd, command, arguments, parts):
     said = refuse(here, capfd, [command, "input.toml", *arguments])
     assert all(part in said for part in parts), said
@@ -106,6 +106,21 @@ def test_a_missing_image_is_refused_except_where_the_shape_is_enough(here, capfd
     missing = ["input.toml", "--set", "image.path=none.npy", "--quiet"]
     assert "none.npy: does not exist" in refuse(here, capfd, ["check", *missing])
     assert program.main(["simulate", *missing]) == 0
+
+
+@pytest.mark.parametrize("command", ["fit", "run"])
+def test_fit_needs_an_image_that_can_be_segmented(here, capfd, command):
+    assert "image.path is missing" in refuse(here, capfd, [command, "input.toml"])
+    pixels = np.arange(156.0).reshape(12, 13)
+    for value, part in ((np.nan, "pixel [3, 4] is nan"), (np.inf, "pixel [3, 4] is inf")):
+        pixels[3, 4] = value
+        np.save(here / "image.npy", pixels)
+        said = refuse(here, capfd, [command, "input.toml", "--set", "image.path=image.npy"])
+        assert "image.npy" in said and part in said
+    np.save(here / "image.npy", np.ones((12, 13)))
+    assert "all pixels are 1" in refuse(here, capfd, [command, "input.toml", "--set", "image.path=image.npy"])
+    np.save(here / "image.npy", pixels > 70)
+    assert "2 different" in refuse(here, capfd, [command, "input.toml", "--set", "image.path=image.npy"])
 
 
 def test_version(capfd):
