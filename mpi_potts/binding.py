@@ -100,13 +100,14 @@ class Binding:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """(4, nodes): beta (ascending), log_normaliser, mean and variance of S, fine enough for kernels.
+        """(4, nodes): beta (ascending, from end to end), log_normaliser, mean and variance of S, for kernels.
 
-        The grid's own betas are among the nodes.
+        The nodes are those of the curve itself, divided, so they are dense where it bends.
         """
-        pieces = -(-_NODES // max(1, self.beta.size - 1))
-        steps = self.beta[:-1, None] + np.diff(self.beta)[:, None] * (np.arange(pieces) / pieces)
-        nodes = np.append(steps.ravel(), self.beta[-1])
+        own = self._curve.beta
+        pieces = -(-_NODES // max(1, own.size - 1))
+        steps = own[:-1, None] + np.diff(own)[:, None] * (np.arange(pieces) / pieces)
+        nodes = np.append(steps.ravel(), own[-1])
         mean, sd = self.moments(nodes)
         return np.stack([nodes, self.log_normaliser(nodes), mean, sd**2])
 
