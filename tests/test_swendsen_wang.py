@@ -174,6 +174,18 @@ def test_bonds_follow_every_bit_of_the_probability():
         assert abs(kept - 128 * words * p) < 4.5 * np.sqrt(128 * words * p * (1 - p))
 
 
+def test_single_draws_of_a_word_are_independent():
+    """Where the first 8 bits of the threshold are zeros, single draws keep the bonds: count pairs."""
+    words, p = 40000, 2**-9
+    like = np.full((2, words), sw.ALL)
+    left, up = np.empty((2, words), dtype=np.uint64)
+    sw.draw_bonds(like[0], like[1], left, up, np.uint64(2**55), *rng.key(stream(), 5))
+    for mask in (left, up):
+        kept = np.bitwise_count(mask).astype(np.int64)
+        expected = words * 64 * 63 / 2 * p**2
+        assert abs((kept * (kept - 1) // 2).sum() - expected) < 5 * np.sqrt(expected)
+
+
 def test_the_extremes_of_beta_keep_no_bond_and_every_bond():
     assert sw.threshold(0.0) == 0
     assert sw.threshold(1e6) == 2**64 - 1
