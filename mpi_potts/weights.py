@@ -22,6 +22,7 @@ the target, the bracket lies above it: the tolerance rises to the smallest value
 import math
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -60,14 +61,32 @@ class Distances(Protocol):
     def counts(self, tolerances: np.ndarray) -> np.ndarray:
         """(N, K) int: how many distances of each particle are below each of K ascending tolerances."""
 
-    def narrow(self, lower: float, upper: float) -> None:
-        """From now on only tolerances in [lower, upper] are asked for."""
+    def narrow(self, bracket: "Bracket") -> None:
+        """From now on only tolerances inside the bracket are asked for."""
 
-    def pairs(self, lower: float, upper: float) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(self, bracket: "Bracket") -> tuple[np.ndarray, np.ndarray]:
         """The distances in [lower, upper) and their particles, sorted by distance, then particle."""
 
     def farthest(self) -> float:
         """A tolerance just above the largest distance."""
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Two tolerances (2,), the lower misses the target and the upper reaches it, and their counts (N, 2)."""
+
+    ends: np.ndarray
+    counts: np.ndarray
+    rising: bool
+
+    @cached_property
+    def inside(self) -> np.ndarray:
+        """(N,) how many distances of each particle lie between."""
+        return self.counts[:, 1] - self.counts[:, 0]
+
+    @cached_property
+    def pairs(self) -> int:
+        return int(self.inside.sum())
 
 
 @dataclass(frozen=True)
@@ -150,26 +169,12 @@ def _rise(distances: Distances, value: np.ndarray, target: float, low: float) ->
     return replace(_refine(distances, value, target, bracket, held=-1), reason=Reason.RISEN)
 
 
-@dataclass(frozen=True)
-class Bracket:
-    """Two tolerances (2,), the lower misses the target and the upper reaches it, and their counts (N, 2)."""
-
-    ends: np.ndarray
-    counts: np.ndarray
-    rising: bool
-
-    @property
-    def pairs(self) -> int:
-        """How many distances lie between."""
-        return int((self.counts[:, 1] - self.counts[:, 0]).sum())
-
-
 def _refine(distances: Distances, value: np.ndarray, target: float, bracket: Bracket, held: int) -> Tolerance:
     """Narrow the bracket, then walk through its distances.  held : the number of distances below eps_t-1."""
     while bracket.pairs > FEW_PAIRS:
         # A list of the distances in the bracket pays once it is much shorter than the distances.
         if bracket.pairs <= distances.size // 8:
-            distances.narrow(*bracket.ends)
+            distances.narrow(bracket)
         inner = np.unique(np.linspace(*bracket.ends, TRIALS + 2))[1:-1]
         if inner.size == 0:  # nothing between two neighbouring floats: equal distances
             break
@@ -178,7 +183,7 @@ def _refine(distances: Distances, value: np.ndarray, target: float, bracket: Bra
         trials = np.concatenate([bracket.ends[:1], inner, bracket.ends[1:]])
         counts = np.concatenate([bracket.counts[:, :1], counts, bracket.counts[:, 1:]], axis=1)
         bracket = Bracket(trials[k : k + 2], counts[:, k : k + 2], bracket.rising)
-    return _walk(value, target, bracket, *distances.pairs(*bracket.ends), held)
+    return _walk(value, target, bracket, *distances.pairs(bracket), held)
 
 
 def _walk(

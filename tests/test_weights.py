@@ -17,10 +17,11 @@ class Direct:
     def counts(self, tolerances):
         return (self.distance[:, :, None] < tolerances).sum(axis=1)
 
-    def narrow(self, lower, upper):
+    def narrow(self, bracket):
         pass
 
-    def pairs(self, lower, upper):
+    def pairs(self, bracket):
+        lower, upper = bracket.ends
         particle, m = np.nonzero((self.distance >= lower) & (self.distance < upper))
         order = np.argsort(self.distance[particle, m], kind="stable")
         return self.distance[particle, m][order], particle[order]

@@ -161,31 +161,24 @@ def count(out, x, statistic, tolerances):
 
 
 @njit(error_model="numpy", cache=True)
-def collect(x, use, statistic, lower, upper):
-    """The pairs (i, m) of the rows to use with lower <= |x[i, m] - statistic| < upper, and what lies below.
+def collect(x, inside, statistic, lower, upper):
+    """The pairs (i, m) with lower <= |x[i, m] - statistic| < upper: distance and row, in order of (i, m).
 
-    Returns distance (p,) float64 and row (p,) int64 of the p pairs in order of (i, m), and below (n,)
-    int64, the number of a row's distances under `lower` (zero in rows not to use).
+    inside : (n,) int64, how many of them row i has; rows with none are not looked at.
     """
-    tolerances = np.array([lower, upper])
-    counts = np.empty((x.shape[0], 2), dtype=np.int64)
-    count(counts, x, statistic, tolerances)
-    for i in range(x.shape[0]):
-        if not use[i]:
-            counts[i] = 0
-    pairs = (counts[:, 1] - counts[:, 0]).sum()
+    pairs = inside.sum()
     # One more place than pairs: an entry is written before it is known whether it stays.
     distance = np.empty(pairs + 1)
     row = np.empty(pairs + 1, dtype=np.int64)
     p = 0
     for i in range(x.shape[0]):
-        if counts[i, 1] > counts[i, 0]:
+        if inside[i] > 0:
             for m in range(x.shape[1]):
                 d = abs(x[i, m] - statistic)
                 distance[p] = d
                 row[p] = i
                 p += (d >= lower) & (d < upper)
-    return distance[:pairs], row[:pairs], counts[:, 0].copy()
+    return distance[:pairs], row[:pairs]
 
 
 @njit(error_model="numpy", cache=True)
@@ -220,6 +213,6 @@ def compile_all() -> None:
     yes, counts = np.ones(1, dtype=bool), np.zeros((1, 1), dtype=np.int64)
     draw(x, one, one, first, first, np.zeros(2, dtype=np.uint64))
     count(counts, x, 0.0, one)
-    distance, row, _ = collect(x, yes, 0.0, 0.0, np.inf)
+    distance, row = collect(x, first + 1, 0.0, 0.0, np.inf)
     count_pairs(counts, distance, row, one)
     accept(x, counts[:, 0].copy(), yes, first, x, one, 0.0, 1.0)

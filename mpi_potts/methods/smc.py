@@ -31,8 +31,8 @@ from ..parallel import Comm, allgather_rows, block, warm_up
 from ..rng import Purpose
 from ..weights import Reason
 
-# Proposals drawn and counted together: their pseudo-statistics stay in the second-level cache.
-CHUNK = 256
+# Proposals drawn and counted together: few calls, and their pseudo-statistics stay in the cache.
+CHUNK = 512
 
 
 class Stop(StrEnum):
@@ -250,17 +250,20 @@ class _SharedDistances:
             out += below[:, None]
         return self._slots.gather(out)
 
-    def narrow(self, lower: float, upper: float) -> None:
+    def narrow(self, bracket: weights.Bracket) -> None:
+        lower, upper = bracket.ends
         if self._narrowed is None:
-            self._narrowed = kernels.collect(self._x, self._alive, self._statistic, lower, upper)
-            return
-        distance, row, below = self._narrowed
-        below = below + np.bincount(row[distance < lower], minlength=below.size)
-        keep = (distance >= lower) & (distance < upper)
-        self._narrowed = distance[keep], row[keep], below
+            distance, row = kernels.collect(
+                self._x, bracket.inside[self._slots.own], self._statistic, lower, upper
+            )
+        else:
+            distance, row, _ = self._narrowed
+            keep = (distance >= lower) & (distance < upper)
+            distance, row = distance[keep], row[keep]
+        self._narrowed = distance, row, bracket.counts[self._slots.own, 0]
 
-    def pairs(self, lower: float, upper: float) -> tuple[np.ndarray, np.ndarray]:
-        self.narrow(lower, upper)
+    def pairs(self, bracket: weights.Bracket) -> tuple[np.ndarray, np.ndarray]:
+        self.narrow(bracket)
         distance, row, _ = self._narrowed
         blocks = self._slots.comm.allgather((distance, row + self._slots.start))
         distance, particle = (np.concatenate(parts) for parts in zip(*blocks))
@@ -375,6 +378,11 @@ def _gathered(
 
 
 def _stop(state: State, settings) -> str:
+    """Why to stop now, if at all.
+
+    The sd of the uniform kernel is epsilon / sqrt(3).  Once epsilon is below the sampling noise of S(z),
+    every move of S raises it again: it would only chase noise.
+    """
     if state.acceptance < settings.min_acceptance:
         return Stop.ACCEPTANCE
     if state.epsilon <= settings.min_epsilon:
