@@ -101,7 +101,9 @@ class State:
     @classmethod
     def unpack(cls, arrays: dict[str, np.ndarray]) -> "State":
         values = {f.name: arrays[f.name] for f in fields(cls) if f.name != "seconds"}
-        values = {name: v.item() if np.ndim(v) == 0 else np.asarray(v) for name, v in values.items()}
+        values = {
+            name: np.asarray(v).item() if np.ndim(v) == 0 else np.asarray(v) for name, v in values.items()
+        }
         values["reason"] = Reason(values["reason"])
         values["stopped_because"] = ["", *Stop][values["stopped_because"]]
         return cls(**values)
