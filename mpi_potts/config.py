@@ -121,7 +121,7 @@ class PrecomputeKeys:
     starts: str = key(
         Choice("auto", "random", "ordered", "both"),
         "auto",
-        "first labels of the chains; auto: both where the transition is of first order, else random",
+        "first labels of the chains; auto: both for gibbs and at first-order transitions, else random",
     )
     interpolation: str = key(
         Choice("smooth", "linear"),

@@ -19,6 +19,7 @@ from ..grid import make_grid
 from ..image import Image, lattice_of, load_image, with_image_mean
 from ..labels import LabelChain
 from ..lattice import Lattice
+from ..methods.precompute import choose_starts
 from ..noise import priors
 from ..potts import Sampler
 from ..progress import clock
@@ -71,9 +72,8 @@ def _pixels(config, image: Image):
 
 def chains(config: Config, lattice: Lattice) -> int:
     """Chains at each beta: two where both starts are run."""
-    starts = config.precompute.starts
-    both = starts == "both" or (starts == "auto" and lattice.first_order_transition(config.model.labels))
-    return 2 if both else 1
+    keys = config.precompute
+    return 2 if choose_starts(keys.starts, keys.sampler, lattice, config.model.labels) == "both" else 1
 
 
 def time_sweep(sampler: Sampler, beta: float, seconds: float = ENOUGH) -> float:

@@ -54,6 +54,17 @@ SAVE_FRACTION = 0.05
 _SWEEPS = {"random": Purpose.PRIOR_SWEEP, "ordered": Purpose.ORDERED_SWEEP}
 
 
+def choose_starts(starts: str, sampler: str, lattice: Lattice, labels: int) -> str:
+    """What "auto" stands for: both starts where a chain from one may stay in the wrong place, unnoticed.
+
+    Any sampler may stay in one phase at a first-order transition.  Gibbs sweeps from random labels can also
+    end in stripes in the ordered phase, which look stationary for longer than any run.
+    """
+    if starts != "auto":
+        return starts
+    return "both" if sampler == "gibbs" or lattice.first_order_transition(labels) else "random"
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """What is asked: chains of `iterations` sweeps from every start, at every beta of an ascending grid."""
@@ -70,9 +81,7 @@ class Task:
     @classmethod
     def of(cls, config: Config, lattice: Lattice) -> "Task":
         keys, k = config.precompute, config.model.labels
-        starts = keys.starts
-        if starts == "auto":
-            starts = "both" if lattice.first_order_transition(k) else "random"
+        starts = choose_starts(keys.starts, keys.sampler, lattice, k)
         beta = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
         return cls(lattice, k, keys.sampler, config.seed, beta, starts, keys.iterations, keys.burn_in)
 
