@@ -1,4 +1,4 @@
-"""The label chain: sweeps with data against exact posteriors, order of labels, continuation, draws of beta."""
+"""The label chain: sweeps with data against exact posteriors, order of labels, continuation, beta."""
 
 from itertools import product
 

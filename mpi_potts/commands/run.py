@@ -1,4 +1,4 @@
-"""`mpi-potts run INPUT.toml`: the main job: the binding function, unless a valid one is there, and the fit."""
+"""`mpi-potts run INPUT.toml`: the main job: a binding function, unless a valid one is there, and the fit."""
 
 from ..config import Config
 from ..control import Control
