@@ -12,6 +12,11 @@ import math
 import os
 import sys
 
+from . import signals
+
+# A scheduler's warning may come while the libraries are loaded.
+signals.listen()
+
 # Pure MPI: one thread a rank, unless the user says otherwise.  The libraries read this when they are loaded.
 for _variable in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")

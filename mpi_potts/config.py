@@ -163,7 +163,7 @@ class SmcKeys:
     warm_up: int = key(Integer(0), 100, "sweeps of the label chain at beta = 0 before the first iteration")
     min_epsilon: float = key(Number(0.0), 0.5, "stop when the tolerance reaches this floor")
     noise_floor: float = key(
-        Number(0.0), 0.5, "stop when the tolerance falls below this times the sampling noise of S(z)"
+        Number(0.0), 1.0, "stop when the tolerance falls below this times the sampling noise of S(z)"
     )
 
 

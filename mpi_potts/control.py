@@ -9,6 +9,7 @@ between sweeps.  They may reach some ranks only: whoever stops on a flag must ma
 import signal
 import time
 
+from . import signals
 from .errors import Interrupted
 from .parallel import Comm, agree
 
@@ -25,7 +26,7 @@ class Control:
     """Knows whether it is time to stop.  A context: the handlers of the signals are put back at its end."""
 
     def __init__(self, max_hours: float | None = None):
-        self.signalled: str | None = None
+        self.signalled: str | None = signals.heard[0] if signals.heard else None
         self._deadline = None
         if max_hours is not None:
             seconds = 3600.0 * max_hours

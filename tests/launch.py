@@ -1,5 +1,6 @@
 """Run the program as a user does: a process of its own, under mpirun, with a hard time-out."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -81,11 +82,19 @@ def finish(process: subprocess.Popen, seconds: float = 60) -> Finished:
 
 
 def kill(process: subprocess.Popen) -> None:
-    """kill -9 for the launcher and all its ranks at once."""
+    """kill -9 for the launcher and all its ranks at once; ranks may have process groups of their own."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _session(entry) == process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _session(entry):
+    """The session of a process, or None where it has just ended."""
     try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[3])
+    except OSError:
+        return None
 
 
 def launch(

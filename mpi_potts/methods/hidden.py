@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import series
 from ..labels import LabelChain, Trace
 from ..lattice import Lattice
 from ..parallel import Comm, bcast, quiet_wait, sum_on_root
@@ -77,7 +78,8 @@ class LabelChains:
         self._draws = Draws.room(self.numbers.size, 0, labels)
 
     def observe(self, state: State, warm_up: int, label_sweeps: int) -> tuple[float, float]:
-        """S(z) of chain 0 after its next sweeps, and its sampling noise: the sd over their second half.
+        """S(z) of chain 0 after its next sweeps, and its sampling noise: the sd over their second half,
+        corrected for their correlation.
 
         Before the first iteration the chains warm up at beta = 0, below the phase transition.
         """
@@ -90,7 +92,7 @@ class LabelChains:
             statistic = chain.sweep(betas).statistic
             if number == 0:
                 late = statistic[statistic.size // 2 :]
-                told = float(chain.statistic), float(late.std()) if late.size else 0.0
+                told = float(chain.statistic), series.moments(late).sd if late.size else 0.0
         # The ranks without a chain wait without taking memory bandwidth from those that have one.
         quiet_wait(self._comm)
         return bcast(self._comm, told)
