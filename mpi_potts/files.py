@@ -32,6 +32,8 @@ MENDABLE = (
     errno.EISDIR,
     errno.EEXIST,
 )
+# A file system that cannot reserve space says one of these.
+NO_RESERVATION = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
 # A file system without locks says one of these.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -76,14 +78,27 @@ def make_directory(directory: Path) -> None:
         raise refusal(directory, error) from error
 
 
-def check_space(path: Path, needed: int) -> None:
-    """Refuse to start writing a file of `needed` bytes where there is no room for it."""
+def check_space(path: Path, temporary: Path, needed: int) -> None:
+    """Refuse to start writing a file of `needed` bytes where there is no room for it; leaves an empty file.
+
+    The space is taken and given back, which also finds quotas: HDF5 does not recover from an error in the
+    middle of a parallel write.  The empty file has the mode of the user's umask; MPI-IO would create one with
+    its own.
+    """
     status = os.statvfs(path.parent)
     free = status.f_bavail * status.f_frsize
     if needed > free:
         raise InputError(
             f"{path}: needs {needed / 1e6:.1f} MB, but {path.parent} has {free / 1e6:.1f} MB free"
         )
+    with open(temporary, "wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, needed)
+        except OSError as error:
+            if error.errno not in NO_RESERVATION:
+                temporary.unlink()
+                raise
+        file.truncate(0)
 
 
 @contextmanager

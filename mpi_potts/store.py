@@ -25,7 +25,7 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 import h5py
 
 from . import __version__, files
-from .checksum import checksum, row_bytes, row_digests
+from .checksum import SEAL_BYTES, check_seal, checksum, row_bytes, row_digests, seal
 from .errors import InputError
 from .parallel import MESSAGE, Comm, block, merge_rows, on_root, raise_together
 
@@ -114,23 +114,20 @@ def read(
     verify: bool = True,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Attributes, and the datasets `names` (all if None), of a file of `kind`; on one rank."""
-    with _opened(path, kind, version) as file:
-        if verify:
-            _verify(path, file)
+    with _opened(path, kind, version, verify) as file:
         wanted = _datasets(file) if names is None else {name: file[name] for name in names}
         return _attributes(file), {name: dataset[()] for name, dataset in wanted.items()}
 
 
 def read_rows(path: Path, kind: str, version: int, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Only some rows, {name: ascending row numbers}, of a file that was verified before; on one rank."""
-    with _opened(path, kind, version) as file:
+    with _opened(path, kind, version, verify=False) as file:
         return {name: _some_rows(file[name], np.asarray(index)) for name, index in rows.items()}
 
 
 def contents(path: Path) -> tuple[dict[str, Any], dict[str, tuple[tuple[int, ...], str]]]:
     """Attributes, and {name: (shape, type)} of the datasets, of any file of this program, verified."""
-    with _opened(path, None, None) as file:
-        _verify(path, file)
+    with _opened(path, None, None, verify=True) as file:
         return _attributes(file), {n: (d.shape, d.dtype.str[1:]) for n, d in sorted(_datasets(file).items())}
 
 
@@ -206,15 +203,14 @@ def _prepare(path, temporary, datasets):
         _shape(d)[0] * row_bytes(_shape(d), _dtype(d)) if _shape(d) else 8 for d in datasets.values()
     )
     try:
-        files.check_space(path, needed + OVERHEAD)
-        # MPI-IO creates files with a mode of its own; a file that is there keeps the one of the user's umask.
-        open(temporary, "wb").close()
+        files.check_space(path, temporary, needed + OVERHEAD)
     except OSError as error:
         raise files.refusal(path, error) from error
 
 
 def _move(temporary, path):
     try:
+        seal(temporary)
         files.replace(temporary, path)
     except OSError as error:
         raise files.refusal(path, error) from error
@@ -227,7 +223,7 @@ def _create(file, name, data):
 def _write_mpio(comm, temporary, attributes, datasets):
     """Every rank writes its own rows; returns this rank's error, if any."""
     try:
-        file = h5py.File(temporary, "w", driver="mpio", comm=comm)
+        file = h5py.File(temporary, "w", driver="mpio", comm=comm, userblock_size=SEAL_BYTES)
     except OSError as error:
         return error
     file.attrs.update(attributes)
@@ -294,7 +290,7 @@ class _Target:
 
     def __init__(self, temporary, attributes):
         self.error = None
-        self.file = self.attempt(lambda: h5py.File(temporary, "w"))
+        self.file = self.attempt(lambda: h5py.File(temporary, "w", userblock_size=SEAL_BYTES))
         self.attempt(lambda: self.file.attrs.update(attributes))
 
     def create(self, name, data):
@@ -344,13 +340,17 @@ def _dataset_digests(dataset):
 
 
 @contextmanager
-def _opened(path, kind, version):
+def _opened(path, kind, version, verify):
     """The file, open for reading, once it is known to be ours; whatever is wrong with it is one line."""
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file")
+    if verify:
+        check_seal(path)
     try:
         with h5py.File(path, "r") as file:
             _check_format(path, file, kind, version)
+            if verify:
+                _verify(path, file)
             yield file
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:200]

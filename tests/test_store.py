@@ -1,0 +1,168 @@
+"""Files are whole, verified, refused by name; on one rank (both writers on many: tests/mpi/test_store.py)."""
+
+import os
+import subprocess
+import sys
+
+import h5py
+import launch
+import numpy as np
+import pytest
+
+from mpi_potts import checksum, files, store
+from mpi_potts.errors import InputError
+from mpi_potts.parallel import ALONE
+
+ARRAYS = {"beta": np.linspace(0, 1, 500), "statistic": np.arange(4000).reshape(500, 8)}
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "a.h5"
+    store.write(ALONE, path, "test", 2, {"labels": 3, "note": "x" * 100_000}, ARRAYS)
+    return path
+
+
+def test_what_was_written_is_read(path):
+    attributes, arrays = store.read(path, "test", 2)
+    assert attributes["labels"] == 3 and len(attributes["note"]) == 100_000
+    assert all(np.array_equal(arrays[name], values) for name, values in ARRAYS.items())
+    assert list(store.read(path, "test", 2, ("beta",))[1]) == ["beta"]
+
+
+def test_some_rows_can_be_read_alone(path):
+    rows = np.array([0, 3, 4, 5, 499])
+    assert np.array_equal(
+        store.read_rows(path, "test", 2, {"statistic": rows})["statistic"], ARRAYS["statistic"][rows]
+    )
+
+
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.7, 0.999])
+def test_a_truncated_file_is_refused_by_name(path, part):
+    data = path.read_bytes()
+    path.write_bytes(data[: int(part * len(data))])
+    with pytest.raises(InputError, match=r"a\.h5: ") as refused:
+        store.read(path, "test", 2)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_changed_byte_of_the_data_goes_unnoticed(path):
+    data = path.read_bytes()
+    wanted = ARRAYS["statistic"].tobytes()
+    first = data.index(wanted)
+    for offset in (0, 7, len(wanted) // 2, len(wanted) - 1):
+        damaged = bytearray(data)
+        damaged[first + offset] ^= 4
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"a\.h5: damaged"):
+            store.read(path, "test", 2)
+
+
+def test_damage_anywhere_is_refused_before_hdf5_sees_it(path):
+    """HDF5 itself may hang or crash on damaged metadata."""
+    data = path.read_bytes()
+    for offset in range(0, len(data), 97):
+        damaged = bytearray(data)
+        damaged[offset] ^= 0xFF
+        path.write_bytes(damaged)
+        if 200 < offset < checksum.SEAL_BYTES:
+            continue  # blanks after the seal
+        with pytest.raises(InputError, match=r"a\.h5: "):
+            store.read(path, "test", 2)
+
+
+def test_a_changed_attribute_is_noticed(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["labels"] = 4
+    with pytest.raises(InputError, match=r"a\.h5: "):
+        store.read(path, "test", 2)
+    # Even if the bytes are sealed again.
+    checksum.seal(path)
+    with pytest.raises(InputError, match="content does not match its checksum"):
+        store.read(path, "test", 2)
+
+
+@pytest.mark.parametrize("kind, version, words", [("other", 2, "format is 'test'"), ("test", 1, "newer")])
+def test_another_format_and_a_newer_version_are_refused(path, kind, version, words):
+    with pytest.raises(InputError, match=words):
+        store.read(path, kind, version)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    with h5py.File(tmp_path / "foreign.h5", "w") as file:
+        file["x"] = 1
+    (tmp_path / "text.h5").write_text("no HDF5")
+    for name, words in (
+        ("foreign", "not a file of mpi_potts"),
+        ("text", "not a file of mpi_potts"),
+        ("none", "no such"),
+    ):
+        with pytest.raises(InputError, match=rf"{name}\.h5: {words}"):
+            store.read(tmp_path / f"{name}.h5", "test", 1)
+
+
+def test_a_writer_that_is_not_there_is_refused(monkeypatch, path):
+    with pytest.raises(InputError, match=r"run\.writer = 'fast'"):
+        store.choose_writer("fast")
+    monkeypatch.setattr(store, "parallel_hdf5", lambda: False)
+    assert store.choose_writer("auto") == "gather"
+    with pytest.raises(InputError, match="no parallel HDF5"):
+        store.choose_writer("mpio")
+
+
+def test_what_a_kill_left_behind_does_not_matter(path):
+    files.temporary_name(path).write_bytes(b"half a file")
+    assert np.array_equal(store.read(path, "test", 2)[1]["beta"], ARRAYS["beta"])
+    store.write(ALONE, path, "test", 2, {}, {"beta": np.arange(3)})
+    assert np.array_equal(store.read(path, "test", 2)[1]["beta"], np.arange(3))
+    assert os.listdir(path.parent) == ["a.h5"]
+
+
+FULL = """
+import resource, sys, numpy as np
+from mpi_potts import store
+from mpi_potts.errors import InputError
+from mpi_potts.parallel import ALONE
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+# The size that a file may have stands for the space that is left.
+resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+rows = store.Rows.of_block(comm, np.ones((2, 100_000)), 2 * comm.size)
+try:
+    store.write(comm, sys.argv[1], "test", 2, {}, {"x": rows}, sys.argv[2])
+except InputError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("writer", store.WRITERS)
+def test_a_disk_that_fills_up_leaves_the_old_file_and_says_so(path, writer):
+    before = path.read_bytes()
+    done = subprocess.run(
+        [*launch.mpirun(2), sys.executable, "-c", FULL, path, writer],
+        env=launch.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.count("a.h5: cannot be written") == 2, done.stderr
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["a.h5"]
+
+
+def test_a_second_job_in_the_same_place_is_refused_until_the_first_ends(tmp_path):
+    lock = tmp_path / ".lock"
+    with files.locked(ALONE, lock):
+        with pytest.raises(InputError, match=rf"another job is at work here \(host .*process {os.getpid()}"):
+            with files.locked(ALONE, lock):
+                pass
+    with files.locked(ALONE, lock):
+        pass
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file/out: cannot be written"):
+        files.make_directory(tmp_path / "file" / "out")
+    files.make_directory(tmp_path / "a" / "b")
+    assert os.listdir(tmp_path / "a" / "b") == []
