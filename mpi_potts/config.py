@@ -155,6 +155,9 @@ class SmcKeys:
     alpha: float = key(Number(0.0, 1.0, True, True), 0.97, "ESS kept from one iteration to the next")
     resampling: str = key(Choice(*RESAMPLINGS), "residual", "how particles are resampled")
     resample_below: float = key(Number(0.0, 1.0), 0.5, "resample when ESS falls below this part of N")
+    rise_below: float = key(
+        Number(0.0, 1.0), 0.1, "raise the tolerance where S(z) moved so far that ESS is below this part of N"
+    )
     min_acceptance: float = key(
         Number(0.0, 1.0, False, True), 0.015, "stop when fewer proposals are accepted"
     )
@@ -163,7 +166,7 @@ class SmcKeys:
     warm_up: int = key(Integer(0), 100, "sweeps of the label chain at beta = 0 before the first iteration")
     min_epsilon: float = key(Number(0.0), 0.5, "stop when the tolerance reaches this floor")
     noise_floor: float = key(
-        Number(0.0), 1.0, "stop when the tolerance falls below this times the sampling noise of S(z)"
+        Number(0.0), 0.5, "stop when the tolerance falls below this times the sampling noise of S(z)"
     )
 
 

@@ -15,8 +15,12 @@ the tolerance of that time, so it is never zero for a particle that has weight.
 eps_t-1, not passed: ESS(eps_t) >= alpha ESS_t-1.  ESS(eps) is a step function that changes only where eps
 passes one of the N M distances.  A bracket is narrowed by a few trial tolerances at a time until few
 distances are left in it; these are sorted, and ESS is updated from one to the next: the root is found
-exactly, as a bisection would after enough halvings.  Where S(z) has moved so far that eps_t-1 itself misses
-the target, the bracket lies above it: the tolerance rises to the smallest value that reaches the target.
+exactly, as a bisection would after enough halvings.
+
+Where S(z) has moved so far that eps_t-1 itself misses the target, the tolerance is held, and resampling and
+mutation bring the particles after S(z).  It rises only where ESS(eps_t-1) is below a small part of N, to the
+smallest value that gives it.  Rising at once to alpha ESS_t-1 instead was tried: on images with overlapping
+labels a wide population makes S(z) move, and each move widened the population again, for ever.
 """
 
 import math
@@ -46,8 +50,9 @@ class Reason(IntEnum):
     SOLVED = 0  # ESS is within CLOSE of its target
     STEP = 1  # ESS jumps over the target: too few particles and replicates for smaller steps
     FLOOR = 2  # the smallest tolerance allowed still reaches the target
-    RISEN = 3  # S(z) moved so far that the tolerance had to rise
-    BEST = 4  # S(z) moved so far that no tolerance reaches the target: the one with the largest ESS
+    RISEN = 3  # S(z) moved so far that the tolerance had to rise to leave enough particles
+    BEST = 4  # S(z) moved so far that no tolerance leaves enough: the one with the largest ESS
+    HELD = 5  # S(z) moved, and the tolerance of before misses the target: kept
 
 
 class Distances(Protocol):
@@ -124,18 +129,24 @@ def per_count(weight: np.ndarray, count: np.ndarray) -> np.ndarray:
     return np.divide(weight, count, out=np.zeros(weight.size), where=weight > 0.0)
 
 
-def solve(distances: Distances, value: np.ndarray, target: float, previous: float, floor: float) -> Tolerance:
-    """The next tolerance: the solution of ESS(value * counts) = target nearest to eps_t-1, not below `floor`.
+def solve(
+    distances: Distances, value: np.ndarray, target: float, previous: float, floor: float, least: float
+) -> Tolerance:
+    """The next tolerance: the first solution of ESS(value * counts) = target below eps_t-1, down to `floor`.
 
-    value : (N,) from `per_count`.  previous : eps_t-1, infinite at the first iteration.
+    value : (N,) from `per_count`.  previous : eps_t-1, infinite at the first iteration.  least : where
+    eps_t-1 misses the target it is held if its ESS is at least this, else it rises until it is.
     """
+    least = min(least, target)
     top = max(distances.farthest() if np.isinf(previous) else previous, floor)
     trials = top * FRACTIONS if distances.size > FEW_PAIRS else np.array([top])
     trials = np.append(floor, trials[trials > floor])
     counts = distances.counts(trials)
     reached = _ess_columns(value, counts)
+    if reached[-1] < least:
+        return replace(_rise(distances, value, least, trials[-1]), target=target)
     if reached[-1] < target:
-        return _rise(distances, value, target, trials[-1])
+        return Tolerance(float(trials[-1]), counts[:, -1], reached[-1], target, Reason.HELD)
     if (reached >= target).all():
         return Tolerance(float(floor), counts[:, 0], reached[0], target, Reason.FLOOR)
     k = _nearest(reached >= target, rising=False)
@@ -156,7 +167,7 @@ def _nearest(reached: np.ndarray, rising: bool) -> int:
 
 
 def _rise(distances: Distances, value: np.ndarray, target: float, low: float) -> Tolerance:
-    """The first tolerance above `low` that reaches the target, or the best of those tried if none does."""
+    """The first tolerance above `low` that reaches this target, or the best of those tried if none does."""
     _, doublings = math.frexp(max(distances.farthest() / low, 1.0))
     trials = low * 2.0 ** np.arange(doublings + 1)
     counts = distances.counts(trials)

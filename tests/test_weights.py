@@ -79,7 +79,7 @@ def test_a_population_without_weight_is_an_error_and_never_nan():
 def test_tolerance_of_a_case_worked_by_hand():
     # Nearest distances of four particles with one replicate each: ESS(eps) is the number of particles inside.
     distance = np.array([[1.0], [2.0], [3.0], [4.0]])
-    found = weights.solve(Direct(distance), equal(4), 0.75 * 4, np.inf, 0.0)
+    found = weights.solve(Direct(distance), equal(4), 0.75 * 4, np.inf, 0.0, np.inf)
     assert found.epsilon == just_above(3.0) and found.ess == 3.0 and found.reason == Reason.SOLVED
     assert found.count.tolist() == [1, 1, 1, 0]
 
@@ -92,7 +92,7 @@ def test_tolerance_is_the_first_solution_on_the_way_down(n, m, seed):
     top = 2.5
     value = weights.per_count(equal(n), (distance < top).sum(axis=1).clip(1))
     target = 0.9 * ess_at(distance, value, top)
-    found = weights.solve(Direct(distance), value, target, top, 0.0)
+    found = weights.solve(Direct(distance), value, target, top, 0.0, np.inf)
     expected = first_solution_below(distance, value, target, top)
     largest = distance[distance < top].max()
     # Few particles: where only all that was counted reaches the target, one step is taken, if it leaves any.
@@ -108,7 +108,7 @@ def test_tolerance_of_many_distances_is_a_crossing_of_the_target():
     random = np.random.default_rng(1)
     distance = np.abs(random.normal(random.uniform(-30, 30, (1000, 1)), 1.0, (1000, 50)))
     value = weights.per_count(equal(1000), np.full(1000, 50))
-    found = weights.solve(Direct(distance), value, 970.0, np.inf, 0.0)
+    found = weights.solve(Direct(distance), value, 970.0, np.inf, 0.0, np.inf)
     below = distance[distance < found.epsilon].max()
     assert found.reason == Reason.SOLVED and found.epsilon == just_above(below)
     assert ess_at(distance, value, found.epsilon) >= 970.0 > ess_at(distance, value, below)
@@ -119,7 +119,7 @@ def test_tolerance_passes_equal_distances_together():
     random = np.random.default_rng(2)
     distance = np.abs(np.round(random.normal(random.uniform(-9, 9, (2000, 1)), 2.0, (2000, 40))))
     value = weights.per_count(equal(2000), np.full(2000, 40))
-    found = weights.solve(Direct(distance), value, 1940.0, np.inf, 0.0)
+    found = weights.solve(Direct(distance), value, 1940.0, np.inf, 0.0, np.inf)
     assert found.epsilon == just_above(np.floor(found.epsilon))
     assert (found.count == (distance < found.epsilon).sum(axis=1)).all()
     assert ess_at(distance, value, found.epsilon) >= 1940.0
@@ -130,18 +130,18 @@ def test_tolerance_shrinks_even_where_one_step_loses_more_than_asked():
     distance = np.array([[0.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
     value = weights.per_count(equal(4), np.array([1, 1, 1, 1]))
     # Below 2.0 all four have one; below 1.0 only the first: ESS falls from 4 to 1, the target is 3.88.
-    found = weights.solve(Direct(distance), value, 3.88, 2.0, 0.0)
+    found = weights.solve(Direct(distance), value, 3.88, 2.0, 0.0, np.inf)
     assert found.epsilon == 1.0 and found.ess == 1.0 and found.reason == Reason.STEP
     # Nothing is left below: the tolerance stays and the population lives.
     value = weights.per_count(np.array([1.0, 0.0, 0.0, 0.0]), found.count)
-    stays = weights.solve(Direct(distance[:1]), value[:1], 0.97, found.epsilon, 0.0)
+    stays = weights.solve(Direct(distance[:1]), value[:1], 0.97, found.epsilon, 0.0, np.inf)
     assert stays.epsilon == just_above(0.0) and stays.ess == 1.0
 
 
 def test_tolerance_stops_at_its_floor():
     random = np.random.default_rng(3)
     distance = random.uniform(0, 0.3, (100, 10))
-    found = weights.solve(Direct(distance), equal(100) / 10, 97.0, 2.0, 0.5)
+    found = weights.solve(Direct(distance), equal(100) / 10, 97.0, 2.0, 0.5, np.inf)
     assert found.epsilon == 0.5 and found.reason == Reason.FLOOR and (found.count == 10).all()
 
 
@@ -155,7 +155,7 @@ def test_tolerance_rises_to_the_smallest_value_that_reaches_the_target_when_s_ha
     distance = np.abs(x - 3.0)
     target = 0.8 * weights.ess(weight)
     assert ess_at(distance, value, 2.0) < target
-    found = weights.solve(Direct(distance), value, target, 2.0, 0.5)
+    found = weights.solve(Direct(distance), value, target, 2.0, 0.5, np.inf)
     assert found.reason == Reason.RISEN and found.epsilon > 2.0
     assert found.epsilon == first_solution_above(distance, value, target, 2.0)
 
@@ -171,7 +171,7 @@ def test_s_far_beyond_every_pseudo_statistic_leaves_finite_weights(moved):
     distance[value == 0.0] = np.inf
     direct = Direct(distance)
     direct.farthest = lambda: float(np.nextafter(distance[value > 0.0].max(), np.inf))
-    found = weights.solve(direct, value, 0.97 * weights.ess(weight), 0.5, 0.1)
+    found = weights.solve(direct, value, 0.97 * weights.ess(weight), 0.5, 0.1, np.inf)
     updated = weights.normalise(value * found.count)
     assert found.reason in (Reason.RISEN, Reason.BEST) and np.isfinite(found.epsilon)
     assert np.isfinite(updated).all() and updated.sum() == pytest.approx(1.0, rel=1e-12)
@@ -182,7 +182,7 @@ def test_where_no_tolerance_reaches_the_target_the_best_is_taken():
     x = np.array([[0.0] * 99 + [9.0], [0.0] + [9.0] * 99])
     count = (x < 1.0).sum(axis=1)
     value = weights.per_count(equal(2), count)
-    found = weights.solve(Direct(np.abs(x - 1e4)), value, 1.94, 1.0, 0.5)
+    found = weights.solve(Direct(np.abs(x - 1e4)), value, 1.94, 1.0, 0.5, np.inf)
     assert found.reason == Reason.BEST and 0.0 < found.ess < 1.94
     assert found.ess == weights.ess(value * found.count)
 
@@ -246,3 +246,19 @@ def test_weighted_moments_and_quantiles_are_those_of_repeated_values():
     probabilities = np.array([0.0, 0.05, 0.45, 0.55, 0.75, 0.95, 1.0])
     expected = np.quantile(repeated, probabilities, method="inverted_cdf")
     assert (weights.quantiles(value, times / 10, probabilities) == expected).all()
+
+
+def test_the_tolerance_is_held_where_enough_particles_are_left():
+    generator = np.random.default_rng(8)
+    x = generator.normal(size=(400, 1)) + generator.normal(size=(400, 20))
+    near, far = np.abs(x), np.abs(x - 1.0)
+    count = (near < 1.0).sum(axis=1)
+    weight = np.where(count > 0, equal(400), 0.0)
+    value, target = weights.per_count(weight, count), 0.97 * weights.ess(weight)
+    held = weights.solve(Direct(far), value, target, 1.0, 0.1, least=40.0)
+    assert held.reason == Reason.HELD and held.epsilon == 1.0 and 40.0 <= held.ess < target
+    # Where fewer are left than asked for, it rises just as far as is needed for them.
+    risen = weights.solve(Direct(far), value, target, 1.0, 0.1, least=1.05 * held.ess)
+    assert risen.reason == Reason.RISEN and risen.epsilon > 1.0
+    assert risen.ess == pytest.approx(1.05 * held.ess, rel=0.02)
+    assert risen.target == target

@@ -285,7 +285,8 @@ def _adapt(slots: _Slots, state: State, x: np.ndarray, settings) -> State:
     value = weights.per_count(state.weight, state.count)
     distances = _SharedDistances(slots, x, value[slots.own] > 0.0, state.statistic)
     target = settings.alpha * weights.ess(state.weight)
-    found = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon)
+    least = settings.rise_below * slots.particles
+    found = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon, least)
     return replace(
         state,
         epsilon=found.epsilon,
@@ -382,8 +383,7 @@ def _gathered(
 def _stop(state: State, settings) -> str:
     """Why to stop now, if at all.
 
-    The sd of the uniform kernel is epsilon / sqrt(3).  Once epsilon is below the sampling noise of S(z),
-    every move of S raises it again: it would only chase noise.
+    Once epsilon is well below the sampling noise of S(z), a smaller one would only chase that noise.
     """
     if state.acceptance < settings.min_acceptance:
         return Stop.ACCEPTANCE
