@@ -146,7 +146,6 @@ class Paths:
         shutil.rmtree(self.parts, ignore_errors=True)
         for path in (self.states, self.binding):
             path.unlink(missing_ok=True)
-        self.parts.mkdir(exist_ok=True)
 
 
 class Pace:
