@@ -139,6 +139,11 @@ class LabelChain:
         self.counted += steps if count else 0
         return self._advance(trace)
 
+    def count(self) -> None:
+        """Count the labels of the current step, after a `sweep`; `final` counts by itself."""
+        self._path.count()
+        self.counted += 1
+
     def _trace(self, betas):
         n, k = betas.size, self.k
         return Trace(betas, np.empty(n, dtype=np.int64), np.empty((n, k)), np.empty((n, k)))
@@ -208,6 +213,10 @@ class _Plane:
             self.state, self.place, self.y, last, surrogate, path, *noise, first, *trace, counts
         )
 
+    def count(self):
+        for j in range(self.layout.labels):
+            self._counts()[:, j] += self.state == j
+
     def _counts(self):
         if self.tally is None:
             self.tally = np.zeros((4, self.layout.labels, self.state.shape[1]), dtype=np.uint32)
@@ -245,7 +254,7 @@ class _General:
         k0, k1 = rng.key(streams[1], number)
         table = plane_chain.identity()
         plane_chain.settle_noise(
-            totals, np.zeros(self.k), prior, in_order, mean, sd, k0, k1, self.state, table
+            totals, np.zeros(self.k, np.float32), prior, in_order, mean, sd, k0, k1, self.state, table
         )
         return s
 
@@ -261,7 +270,10 @@ class _General:
             last = self._step(betas[t], mean, sd, prior, in_order, streams, first + t)
             statistic[t], means[t], sds[t] = last, mean, sd
             if count:
-                self._counts()[...] += self.labels()[..., None] == np.arange(self.k)
+                self.count()
+
+    def count(self):
+        self._counts()[...] += self.labels()[..., None] == np.arange(self.k)
 
     def _counts(self):
         if self.tally is None:

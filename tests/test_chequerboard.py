@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mpi_potts.kernels import chequerboard
+from mpi_potts.kernels.words import fill_words
 from mpi_potts.lattice import Lattice
-from mpi_potts.rng import Purpose, key, stream
+from mpi_potts.rng import Purpose, key, stream, words
 
 SWEEPS = stream(3, Purpose.PRIOR_SWEEP)
 HOLES = np.random.default_rng(5).random((21, 34)) < 0.6
@@ -99,6 +100,13 @@ def test_the_split_of_sweeps_and_blocks_changes_no_bit(k):
         total.append(sum(parts))
     assert np.array_equal(whole, split)
     assert np.array_equal(s, total)
+
+
+def test_words_in_bulk_are_those_of_the_generator():
+    buffer = np.empty(64, dtype=np.uint64)
+    fill_words(buffer, 2**33, np.uint64(7), *key(SWEEPS, 4))
+    expected = words(SWEEPS, 4, 2**33 + np.arange(32), 7)
+    assert np.array_equal(buffer.reshape(2, 32).T, expected)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 9])

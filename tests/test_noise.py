@@ -37,12 +37,13 @@ def test_draws_are_addressed_by_sweep_and_label():
 def drawn(priors, y, z, centre, sd, n):
     """n draws of (mean, sd) given labels, from sums about `centre`, each with the same current sd."""
     k = priors.labels
+    centre = np.asarray(centre, dtype=np.float32).astype(float)
     masks = [z == j for j in range(k)]
     totals = np.array([[m.sum(), (y[m] - c).sum(), ((y[m] - c) ** 2).sum()] for m, c in zip(masks, centre)])
     result = np.empty((n, 2, k))
     for i, (k0, k1) in enumerate(keys(n)):
         mean, spread = np.zeros(k), sd.copy()
-        draw_noise(totals, centre, priors.rows(), mean, spread, k0, k1)
+        draw_noise(totals, centre.astype(np.float32), priors.rows(), mean, spread, k0, k1)
         result[i] = mean, spread
     return result
 
@@ -79,7 +80,7 @@ def test_degenerate_sums_give_finite_positive_noise():
     totals = np.array([[0, 0, 0], [1e6, 0, 0], [1e6, 1e-3, -1e-12], [1, 1e5, 1e10]], dtype=float)
     mean, sd = np.zeros(4), np.array([1e12, 1e-12, 1e-12, 1.0])
     for k0, k1 in keys(200):
-        draw_noise(totals, np.array([0.0, 5.0, -3.0, 0.0]), priors.rows(), mean, sd, k0, k1)
+        draw_noise(totals, np.array([0, 5, -3, 0], np.float32), priors.rows(), mean, sd, k0, k1)
         assert np.isfinite(mean).all() and np.isfinite(sd).all() and (sd > 0).all()
 
 

@@ -10,13 +10,13 @@ renaming: they are of labels that have been put in order.
 """
 
 import numpy as np
-from numba import njit, uint8
+from numba import njit, uint8, uint64
 
-from .chequerboard import draw_words
 from .chequerboard_data import parameters, sweep
 from .chequerboard_layout import ABSENT, BLOCK
 from .conjugate import draw_noise, relabel, sort_by_mean, uniform
 from .surrogate import draw_beta
+from .words import draw_words
 
 # Bytes count up to here before they are added to the counts.
 FULL = 255
@@ -25,7 +25,10 @@ FULL = 255
 @njit(cache=True)
 def identity():
     """The table that renames no label."""
-    return np.arange(ABSENT + 1).astype(np.uint8)
+    table = np.empty(ABSENT + 1, np.uint8)
+    for label in range(table.size):
+        table[label] = label
+    return table
 
 
 @njit(cache=True)
@@ -40,13 +43,18 @@ def settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, tabl
 def step(planes, place, y, beta, mean, sd, prior, in_order, streams, number, sums, totals, table):
     """One sweep at beta and the noise after it, in place; S(z).  place: absent, width, guard, blocks."""
     absent, width, guard, blocks = place
-    k0, k1 = draw_words(number, 0, streams[0, 0], streams[0, 1])
+    k0, k1 = draw_words(uint64(number), uint64(0), streams[0, 0], streams[0, 1])
     noise = parameters(mean, sd)
     statistic = sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, sums, totals)
-    k0, k1 = draw_words(number, 0, streams[1, 0], streams[1, 1])
-    centre = noise[0].astype(np.float64)
-    settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, table)
+    k0, k1 = draw_words(uint64(number), uint64(0), streams[1, 0], streams[1, 1])
+    settle_noise(totals, noise[0], prior, in_order, mean, sd, k0, k1, planes, table)
     return statistic
+
+
+@njit(cache=True)
+def record(t, mean, sd, means, sds):
+    for j in range(mean.size):
+        means[t, j], sds[t, j] = mean[j], sd[j]
 
 
 @njit(cache=True)
@@ -58,15 +66,15 @@ def run(planes, place, y, betas, mean, sd, prior, in_order, streams, first, stat
         statistic[t] = step(
             planes, place, y, betas[t], mean, sd, prior, in_order, streams, first + t, sums, totals, table
         )
-        means[t], sds[t] = mean, sd
+        record(t, mean, sd, means, sds)
 
 
 @njit(cache=True)
 def beta_given(statistic, surrogate, path, stream, number):
     """The draw of beta before sweep `number`.  surrogate: the table, and the ends of the prior's interval."""
     table, low, high = surrogate
-    k0, k1 = draw_words(number, 0, stream[0], stream[1])
-    word, _ = draw_words(0, 0, k0, k1)
+    k0, k1 = draw_words(uint64(number), uint64(0), stream[0], stream[1])
+    word, _ = draw_words(uint64(0), uint64(0), k0, k1)
     return draw_beta(table, low, high, statistic, path, uniform(word))
 
 
@@ -130,7 +138,8 @@ def final(
         last = step(
             planes, place, y, betas[t], mean, sd, prior, in_order, streams, first + t, sums, totals, table
         )
-        statistic[t], means[t], sds[t] = last, mean, sd
+        statistic[t] = last
+        record(t, mean, sd, means, sds)
         tally(planes, bytes_)
         if (t + 1) % FULL == 0:
             flush(bytes_, counts)

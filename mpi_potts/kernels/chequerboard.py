@@ -28,8 +28,8 @@ import math
 import numpy as np
 from numba import float32, int32, int64, njit, uint8, uint64
 
-from ..rng import threefry2x64
 from .chequerboard_layout import ABSENT, BLOCK, Layout, from_labels, layout, to_labels
+from .words import draw_words, fill_words
 
 __all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels"]
 
@@ -40,22 +40,6 @@ UNDECIDED_WORD = 0x8080808080808080
 
 # exp(-20) is below the resolution of the uniforms: nothing changes beyond, and float32 does not overflow.
 LARGEST_BETA = 20.0
-
-
-@njit(cache=True)
-def fill_words(words, first, word, k0, k1):
-    """Random words of the counters (first + i, word), into places i and half + i of `words` (2 half,)."""
-    half = words.size // 2
-    low = words[:half]
-    high = words[half:]
-    for i in range(half):
-        low[i], high[i] = threefry2x64(uint64(first + i), word, k0, k1)
-
-
-@njit(cache=True)
-def draw_words(index, word, k0, k1):
-    """The two words of one counter, where few are drawn: a call, which compiles sooner than a copy."""
-    return threefry2x64(uint64(index), uint64(word), k0, k1)
 
 
 @njit(cache=True)
@@ -75,12 +59,17 @@ def sum_bytes(words):
 
 
 @njit(cache=True)
-def settle(new, z, absent, a, b, c, d, like, like_words):
-    """Store the new labels where a pixel exists; the number of like neighbours of the block's sites."""
+def store(new, z, absent):
+    """Store the new labels of a block where a pixel exists."""
     for i in range(BLOCK):
-        label = new[i]
-        like[i] = count_like(label, a[i], b[i], c[i], d[i]) & ~absent[i]
-        z[i] = label | absent[i]
+        z[i] = new[i] | absent[i]
+
+
+@njit(cache=True)
+def count_pairs(z, absent, a, b, c, d, like, like_words):
+    """The number of like neighbours of a block's sites."""
+    for i in range(BLOCK):
+        like[i] = count_like(z[i], a[i], b[i], c[i], d[i]) & ~absent[i]
     return sum_bytes(like_words)
 
 
@@ -137,7 +126,7 @@ def decide_few(random, code, thresholds, z, z_words, place, word, k0, k1):
             continue
         for i in range(8 * w, 8 * w + 8):
             if z[i] == UNDECIDED:
-                more, _ = draw_words(place + i, word, k0, k1)
+                more, _ = draw_words(uint64(place + i), word, k0, k1)
                 u = (random[i] + float(more >> uint64(12)) * 2.0**-52) / 256
                 z[i] = uint8(u >= thresholds[code[i], 0]) + uint8(u >= thresholds[code[i], 1])
 
@@ -189,7 +178,7 @@ def choose_many(random, a, b, c, d, na, nb, nc, nd, z, k, q1, q2, q3, q4):
 def half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, colour, first, last):
     """Update blocks first..last-1 of a colour, numbered through its two sublattices.
 
-    Returns the number of like neighbours of their sites: over all blocks of the second colour, S(z).
+    Returns the number of like neighbours of their sites in the second colour: over all its blocks, S(z).
     """
     thresholds, first_byte = tables
     words = np.empty(BLOCK // 2, np.uint64)
@@ -222,9 +211,10 @@ def half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, co
             fill_words(words, index // 4, uint64(s), k0, k1)
             count_neighbours(a, b, c, d, na, nb, nc, nd)
             choose_many(random32, a, b, c, d, na, nb, nc, nd, new, k, q1, q2, q3, q4)
-        statistic += settle(
-            new, planes[s, p : p + BLOCK], absent[s, p : p + BLOCK], a, b, c, d, like, like_words
-        )
+        z, hole = planes[s, p : p + BLOCK], absent[s, p : p + BLOCK]
+        store(new, z, hole)
+        if colour == 1:
+            statistic += count_pairs(z, hole, a, b, c, d, like, like_words)
     return statistic
 
 
@@ -232,7 +222,7 @@ def half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, co
 def run(planes, absent, width, guard, blocks, k, beta, stream, first, statistic):
     tables = few_tables(k if k <= FEW else FEW, beta)
     for t in range(statistic.size):
-        k0, k1 = draw_words(first + t, 0, stream[0], stream[1])
+        k0, k1 = draw_words(uint64(first + t), uint64(0), stream[0], stream[1])
         for colour in range(2):
             # The second colour is last: its sum is S(z) of the finished sweep.
             statistic[t] = half_sweep(

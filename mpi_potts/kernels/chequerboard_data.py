@@ -23,9 +23,10 @@ import math
 import numpy as np
 from numba import float32, int32, njit, uint8, uint64
 
-from .chequerboard import count_like, draw_words, fill_words, settle
+from .chequerboard import count_like, count_pairs, store
 from .chequerboard_layout import BLOCK
 from .float32 import exp2, fma, larger
+from .words import draw_words, fill_words
 
 # Beyond this the product with a squared distance might overflow; an sd of 1e-15 is as good as 0.
 LARGEST_CURVATURE = 1e30
@@ -114,7 +115,7 @@ def refine(rank, random, weights, new, place, word, k0, k1):
     last = weights.shape[0] - 1
     for i in range(BLOCK):
         if rank[i] >> 8 != rank[i] & 255:
-            more, _ = draw_words(place + i, word, k0, k1)
+            more, _ = draw_words(uint64(place + i), word, k0, k1)
             x = (random[i] + float(more >> uint64(12)) * 2.0**-52) * 2.0**-16 * weights[last, i]
             label = 0
             for j in range(last):
@@ -122,7 +123,7 @@ def refine(rank, random, weights, new, place, word, k0, k1):
             new[i] = label
 
 
-@njit(cache=True, fastmath={"reassoc"})
+@njit(cache=True, fastmath={"reassoc", "contract"})
 def label_sums(label, z, y, mean):
     """Number of sites of a label in the block, sums of y - mean and (y - mean)**2 over them."""
     number, first, second = int32(0), float32(0), float32(0)
@@ -179,7 +180,7 @@ def half_sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, col
     """Update blocks first..last-1 of a colour, numbered through its two sublattices.
 
     `noise` is from `parameters`.  sums[block, j] becomes (number, sum of y - mu_j, sum of squares).  Returns
-    the number of like neighbours of the blocks' sites: over all blocks of the second colour, S(z).
+    the number of like neighbours of the sites in the second colour: over all its blocks, S(z).
     """
     k = noise.shape[1]
     work = workspace(k)
@@ -199,7 +200,10 @@ def half_sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, col
         c, d = horizontal[p : p + BLOCK], horizontal[side : side + BLOCK]
         z, values = planes[s, p : p + BLOCK], y[s, p : p + BLOCK]
         choose(a, b, c, d, values, slope, noise, work, index, s, k0, k1)
-        statistic += settle(new, z, absent[s, p : p + BLOCK], a, b, c, d, like, like_words)
+        hole = absent[s, p : p + BLOCK]
+        store(new, z, hole)
+        if colour == 1:
+            statistic += count_pairs(z, hole, a, b, c, d, like, like_words)
         for j in range(k):
             number, deviation, square = label_sums(uint8(j), z, values, noise[0, j])
             sums[block, j, 0], sums[block, j, 1], sums[block, j, 2] = number, deviation, square

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numba import njit, uint64
 
-from .chequerboard import draw_words
+from .words import draw_words
 
 # Variances in units of the image's own.  Outside these bounds float64 would lose the sums (a vague prior can
 # give an empty label any variance at all); no posterior with data gets near them.
@@ -36,7 +36,7 @@ def uniform(word):
 @njit(cache=True)
 def normal(label, word, k0, k1):
     """A standard normal."""
-    w0, w1 = draw_words(label, word, k0, k1)
+    w0, w1 = draw_words(uint64(label), uint64(word), k0, k1)
     return math.sqrt(-2.0 * math.log(uniform(w0))) * math.cos(2.0 * math.pi * uniform(w1))
 
 
@@ -45,7 +45,7 @@ def gamma(shape, label, k0, k1):
     """A draw from the gamma distribution of this shape and scale 1."""
     boost = 1.0
     if shape < 1.0:
-        w0, _ = draw_words(label, 1, k0, k1)
+        w0, _ = draw_words(uint64(label), uint64(1), k0, k1)
         boost = uniform(w0) ** (1.0 / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
@@ -53,7 +53,7 @@ def gamma(shape, label, k0, k1):
     attempt = 0
     while True:
         x = normal(label, 2 * attempt + 2, k0, k1)
-        w0, _ = draw_words(label, 2 * attempt + 3, k0, k1)
+        w0, _ = draw_words(uint64(label), uint64(2 * attempt + 3), k0, k1)
         v = (1.0 + c * x) ** 3
         if v > 0.0 and math.log(uniform(w0)) < 0.5 * x * x + d - d * v + d * math.log(v):
             return d * v * boost
@@ -64,15 +64,17 @@ def gamma(shape, label, k0, k1):
 def draw_noise(totals, centre, prior, mean, sd, k0, k1):
     """Draw mean and sd (k,), in place, given the sums of a sweep.
 
-    totals : (k, 3) number, sum of y - centre_j, sum of squares.   prior : (4, k) rows m, s, shape, scale.
+    totals : (k, 3) number, sum of y - centre_j, sum of squares, with centre (k,) float32.
+    prior : (4, k) m, s, shape, scale.
     """
     for j in range(mean.size):
         n, first, second = totals[j, 0], totals[j, 1], totals[j, 2]
         variance, spread = sd[j] * sd[j], prior[1, j] * prior[1, j]
+        reference = float(centre[j])
         v = 1.0 / (n / variance + 1.0 / spread)
-        shift = v * (first / variance + (prior[0, j] - centre[j]) / spread)
+        shift = v * (first / variance + (prior[0, j] - reference) / spread)
         shift += math.sqrt(v) * normal(j, 0, k0, k1)
-        mean[j] = centre[j] + shift
+        mean[j] = reference + shift
         # Rounding may leave a sum of squares a little below 0.
         square = max(0.0, second - 2.0 * shift * first + n * shift * shift)
         g = gamma(prior[2, j] + 0.5 * n, j, k0, k1)
@@ -83,14 +85,21 @@ def draw_noise(totals, centre, prior, mean, sd, k0, k1):
 @njit(cache=True)
 def sort_by_mean(mean, sd, table):
     """Sort the labels by mean, in place; table[old label] = new label.  Whether anything moved."""
-    order = np.argsort(mean, kind="mergesort")
-    old_mean, old_sd = mean.copy(), sd.copy()
+    k = mean.size
+    order = np.empty(k, np.uint8)
     moved = False
-    for new in range(order.size):
-        old = order[new]
-        table[old] = new
-        mean[new], sd[new] = old_mean[old], old_sd[old]
-        moved |= old != new
+    # By insertion: the labels are nearly always in order already.
+    for j in range(k):
+        order[j] = j
+        this_mean, this_sd = mean[j], sd[j]
+        i = j
+        while i > 0 and mean[i - 1] > this_mean:
+            mean[i], sd[i], order[i] = mean[i - 1], sd[i - 1], order[i - 1]
+            i -= 1
+            moved = True
+        mean[i], sd[i], order[i] = this_mean, this_sd, j
+    for new in range(k):
+        table[order[new]] = new
     return moved
 
 

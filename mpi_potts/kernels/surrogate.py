@@ -129,13 +129,16 @@ def cell_quantile(left, right, fraction):
 def densities(table, start, stop, statistic, path):
     """The log density at the ends of the cells, relative to the largest."""
     density = np.empty(CELLS + 1)
-    nodes, i = table[0], find(table[0], start)
+    nodes, i, largest = table[0], find(table[0], start), -np.inf
     for cell in range(CELLS + 1):
         beta = min(start + cell * ((stop - start) / CELLS), stop)
         while i < nodes.size - 2 and nodes[i + 1] < beta:
             i += 1
         density[cell] = log_density(table, i, beta, statistic, path)
-    return density - density.max()
+        largest = max(largest, density[cell])
+    for cell in range(CELLS + 1):
+        density[cell] -= largest
+    return density
 
 
 @njit(cache=True)
@@ -149,10 +152,13 @@ def draw_beta(table, low, high, statistic, path, u):
     if not stop > start:
         return centre
     density = densities(table, start, stop, statistic, path)
-    value, cumulative = np.exp(density), np.zeros(CELLS + 1)
+    cumulative = np.zeros(CELLS + 1)
+    left = math.exp(density[0])
     for cell in range(CELLS):
-        mass = cell_mass(density[cell], density[cell + 1], value[cell], value[cell + 1])
+        right = math.exp(density[cell + 1])
+        mass = cell_mass(density[cell], density[cell + 1], left, right)
         cumulative[cell + 1] = cumulative[cell] + mass
+        left = right
     target = u * cumulative[CELLS]
     cell = find(cumulative, target)
     fraction = min((target - cumulative[cell]) / (cumulative[cell + 1] - cumulative[cell]), 1.0)
