@@ -89,6 +89,14 @@ def test_the_clock_stops_before_the_hours_are_over(monkeypatch):
     assert not control.Control(max_hours=None).stop
 
 
+def test_the_hours_count_from_the_start_of_the_process():
+    program = "import time; time.sleep(0.5); from mpi_potts import control; print(control._process_age())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=launch.environment(), capture_output=True, text=True, timeout=60
+    )
+    assert 0.5 <= float(done.stdout) < 60, done.stderr
+
+
 def test_a_log_has_lines_now_and_then_with_rate_and_remaining_time(monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
