@@ -85,14 +85,17 @@ def draw_cells(random, total, low, high):
 
 
 @njit(cache=True)
-def rank_first(low, high, threshold, rank):
+def rank_pair(low, high, first, second, rank):
+    """Count the thresholds below the ends of the cell: the low end in the low byte, the high end above."""
     for i in range(BLOCK):
-        rank[i] = int32(int32(low[i] >= threshold[i]) + int32(int32(high[i] > threshold[i]) << 8))
+        under, over = low[i], high[i]
+        below = int32(int32(under >= first[i]) + int32(under >= second[i]))
+        rank[i] = int32(below + int32(int32(int32(over > first[i]) + int32(over > second[i])) << 8))
 
 
 @njit(cache=True)
 def rank_next(low, high, threshold, rank):
-    """Count the thresholds below the ends of the cell: the low end in the low byte, the high end above."""
+    """The same for one more threshold."""
     for i in range(BLOCK):
         more = int32(int32(low[i] >= threshold[i]) + int32(int32(high[i] > threshold[i]) << 8))
         rank[i] = int32(rank[i] + more)
@@ -139,9 +142,15 @@ def label_sums(label, z, y, mean):
 
 @njit(cache=True)
 def workspace(k):
-    """The arrays that a block needs: weights (k + 4, BLOCK) float32, ranks, bytes, random words."""
+    """The arrays that a block needs: weights (k + 5, BLOCK) float32, ranks, bytes, random words.
+
+    After the rows of the k labels come two to work in, and constants: 0, the smallest and the largest number.
+    """
+    space = np.zeros((k + 5, BLOCK), np.float32)
+    space[k + 3] = -np.inf
+    space[k + 4] = np.inf
     return (
-        np.zeros((k + 4, BLOCK), np.float32),
+        space,
         np.empty(BLOCK, np.int32),
         np.empty((3, BLOCK), np.uint8),
         np.empty(BLOCK // 4, np.uint64),
@@ -153,23 +162,24 @@ def choose(a, b, c, d, y, slope, noise, work, index, s, k0, k1):
     """New labels of a block, in the workspace."""
     space, rank, small, words = work
     k = noise.shape[1]
-    zero, low, high = space[k], space[k + 1], space[k + 2]
+    low, high = space[k], space[k + 1]
+    zero, smallest, infinite = space[k + 2], space[k + 3], space[k + 4]
     count, new = small[0], small[1]
     random = words.view(np.uint16)
     fill_words(words, index // 8, uint64(s), k0, k1)
-    # The maxima alternate between two rows; the first is compared with its own start.
-    before, largest = low, high
-    before[:] = -np.inf
+    before = smallest
     for j in range(k):
+        # The maxima alternate between two rows.
+        largest = high if j & 1 else low
         count_label(uint8(j), a, b, c, d, count)
         log_weights(count, y, slope, noise[0, j], noise[1, j], noise[2, j], before, space[j], largest)
-        before, largest = largest, before
+        before = largest
     accumulate(zero, space[0], before)
     for j in range(1, k):
         accumulate(space[j - 1], space[j], before)
     draw_cells(random, space[k - 1], low, high)
-    rank_first(low, high, space[0], rank)
-    for j in range(1, k - 1):
+    rank_pair(low, high, space[0], space[1] if k > 2 else infinite, rank)
+    for j in range(2, k - 1):
         rank_next(low, high, space[j], rank)
     if close(rank, new) > 0:
         refine(rank, random, space[:k], new, index, uint64(4 + s), k0, k1)
