@@ -30,6 +30,9 @@ MASKED = 255
 JITTER = 0.25
 UNEVEN = 0.5
 
+# The start draws from the stream of the sweeps, under numbers that no step reaches.
+START = 2**62
+
 
 class Trace(NamedTuple):
     """One row for each step: beta (n,), S(z) (n,) int64, mu and sigma (n, k) in the image's units."""
@@ -66,14 +69,14 @@ class LabelChain:
         image[lattice.exists] = (observed - self.centre) / self.unit
         self._path = (_Plane if lattice.first_order_plane else _General)(lattice, labels, image)
         self.done = self.counted = 0
-        self._start(image[lattice.exists], rng.stream(seed, Purpose.START, chain), chain)
+        self._start(image[lattice.exists], self._streams[0], chain)
 
     def _start(self, y, stream, chain):
         """Labels by quantiles of the jittered observations; the noise is that of the labels."""
         k = self.k
-        size = np.exp(UNEVEN * rng.normals(stream, 0, k)) if chain > 0 else np.ones(k)
+        size = np.exp(UNEVEN * rng.normals(stream, START, k)) if chain > 0 else np.ones(k)
         cuts = np.cumsum(size)[:-1] / size.sum()
-        jittered = y + JITTER * rng.normals(stream, 1, y.size)
+        jittered = y + JITTER * rng.normals(stream, START + 1, y.size)
         group = np.searchsorted(np.quantile(jittered, cuts), jittered, side="right")
         # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
         z = np.argsort(self.priors.mean, kind="stable")[group]
