@@ -13,6 +13,7 @@ from pathlib import Path
 from . import schema
 from .errors import InputError
 from .lattice import NEIGHBOURHOODS
+from .method_keys import SAMPLERS, ExchangeKeys, PseudoDataKeys, RejectionKeys
 from .schema import (
     Choice,
     Either,
@@ -28,8 +29,7 @@ from .schema import (
     show,
 )
 
-METHODS = ("smc-abc", "rejection", "exchange", "synthetic", "path")
-SAMPLERS = ("swendsen-wang", "gibbs")
+METHODS = ("smc-abc", "rejection", "exchange", "synthetic", "path", "pseudolikelihood")
 RESAMPLINGS = ("residual", "systematic", "multinomial")
 
 _POSITIVE = Number(low=0.0, open_low=True)
@@ -213,6 +213,9 @@ class Config:
     precompute: PrecomputeKeys = key(Table(PrecomputeKeys), PrecomputeKeys(), "the binding function")
     fit: FitKeys = key(Table(FitKeys), FitKeys(), "the method")
     smc: SmcKeys = key(Table(SmcKeys), SmcKeys(), "SMC-ABC")
+    exchange: ExchangeKeys = key(Table(ExchangeKeys), ExchangeKeys(), "the exchange algorithm")
+    rejection: RejectionKeys = key(Table(RejectionKeys), RejectionKeys(), "ABC rejection")
+    pseudo_data: PseudoDataKeys = key(Table(PseudoDataKeys), PseudoDataKeys(), "simulated pseudo-data")
     simulate: SimulateKeys = key(Table(SimulateKeys), SimulateKeys(), "synthetic images")
     run: RunKeys = key(Table(RunKeys), RunKeys(), "checkpoints and files")
     path: Path = field(default=Path())
@@ -352,10 +355,11 @@ def _check(config):
     low, high = config.prior.beta
     if not low < high:
         _refuse("two numbers, the first smaller than the second", config.prior.beta, "prior", "beta")
-    precompute = config.precompute
-    if precompute.burn_in >= precompute.iterations:
-        accepts = f"an integer smaller than precompute.iterations = {precompute.iterations}"
-        _refuse(accepts, precompute.burn_in, "precompute", "burn_in")
+    for name in ("precompute", "exchange"):
+        table = getattr(config, name)
+        if table.burn_in >= table.iterations:
+            accepts = f"an integer smaller than {name}.iterations = {table.iterations}"
+            _refuse(accepts, table.burn_in, name, "burn_in")
     _check_simulate(config)
 
 

@@ -72,6 +72,31 @@ def merge_rows(comm: Comm, index: np.ndarray, rows: np.ndarray, n: int) -> np.nd
     return merged.reshape(-1).view(rows.dtype).reshape(n, *rows.shape[1:])
 
 
+def take_rows(comm: Comm, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Rows wanted[block] of an array split in blocks: as `whole[wanted]`, of which each rank has its block.
+
+    wanted : (n,) row numbers, the same on every rank.  Only rows that change rank are sent, each once.
+    """
+    blocks = [block(len(wanted), comm.size, rank) for rank in range(comm.size)]
+    start, stop = blocks[comm.rank]
+
+    def needed(taker, giver):
+        mine = wanted[slice(*blocks[taker])]
+        return np.unique(mine[(mine >= blocks[giver][0]) & (mine < blocks[giver][1])])
+
+    sent = [rows[needed(rank, comm.rank) - start] if rank != comm.rank else None for rank in range(comm.size)]
+    received = comm.alltoall(sent)
+    mine = wanted[start:stop]
+    taken = np.empty_like(rows)
+    for giver, (first, last) in enumerate(blocks):
+        here = (mine >= first) & (mine < last)
+        if giver == comm.rank:
+            taken[here] = rows[mine[here] - start]
+        else:
+            taken[here] = received[giver][np.searchsorted(needed(comm.rank, giver), mine[here])]
+    return taken
+
+
 def bcast(comm: Comm, value: Any = None) -> Any:
     """The value of rank 0 on every rank; arrays go as they are, without pickling."""
     plain = isinstance(value, np.ndarray) and not value.dtype.hasobject

@@ -42,6 +42,13 @@ class Purpose(IntEnum):
     SIMULATE_TRUTH = 15
     SIMULATE_NOISE = 16
     ORDERED_SWEEP = 20
+    POSTERIOR = 21
+    AUXILIARY_START = 22
+    AUXILIARY_SWEEP = 23
+    EXCHANGE = 24
+    PSEUDO_START = 25
+    PSEUDO_SWEEP = 26
+    REJECTION = 27
 
 
 @njit(inline="always")

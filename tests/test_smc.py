@@ -15,7 +15,8 @@ from mpi_potts.errors import InputError
 from mpi_potts.exact import Exact
 from mpi_potts.kernels import smc as kernels
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.smc import BindingSource, State, Stop, chain_betas, observed, smc_abc
+from mpi_potts.methods.smc import State, Stop, chain_betas, observed, smc_abc
+from mpi_potts.methods.source import BindingSource
 from mpi_potts.rng import Purpose
 from mpi_potts.weights import Reason
 

@@ -11,24 +11,22 @@ from ..lattice import Lattice
 from ..methods import fit as driver
 from ..methods import outcome
 from ..methods.precompute import Paths as BindingPaths
+from ..methods.problem import Problem, check_method, needs_binding
 from ..parallel import Comm, on_root
 
 
 def execute(comm: Comm, config: Config, options) -> int:
     """Fit with the binding function that is there."""
     config, image, lattice = on_root(comm, load, config)
-    binding = on_root(comm, _read_binding, config)
+    binding = on_root(comm, _read_binding, config) if needs_binding(config) else None
     with Control(options.max_hours) as control:
-        fit_image(comm, driver.Problem(config, image, lattice, binding), control, options)
+        fit_image(comm, Problem(config, image, lattice, binding), control, options)
     return 0
 
 
 def load(config: Config) -> tuple[Config, Image, Lattice]:
     """The image, its lattice, and the input with the image's mean where a prior asks for it; on one rank."""
-    if config.fit.method != "smc-abc":
-        raise InputError(f'{config.path}: fit.method = "{config.fit.method}": "smc-abc" is accepted')
-    if config.fit.pseudo_data:
-        raise InputError(f"{config.path}: fit.pseudo_data = true: false is accepted")
+    check_method(config)
     image = load_image(config)
     return with_image_mean(config, image), image, lattice_of(config, image)
 
@@ -42,7 +40,7 @@ def _read_binding(config) -> Binding:
     return binding_file.read_binding(path, config.precompute.interpolation)
 
 
-def fit_image(comm: Comm, problem: driver.Problem, control: Control, options) -> None:
+def fit_image(comm: Comm, problem: Problem, control: Control, options) -> None:
     """Fit, or continue, or find that it is done; print the result.  Collective."""
     paths, settings = Paths(problem.config.output), problem.settings
     on_root(comm, files.make_directory, paths.directory)

@@ -2,7 +2,7 @@
 
 from ..config import Config
 from ..control import Control
-from ..methods.fit import Problem
+from ..methods.problem import Problem, needs_binding
 from ..parallel import Comm, on_root
 from . import fit, precompute
 
@@ -11,6 +11,8 @@ def execute(comm: Comm, config: Config, options) -> int:
     config, image, lattice = on_root(comm, fit.load, config)
     with Control(options.max_hours) as control:
         # --fresh starts the fit over; a binding function that answers the input is always worth keeping.
-        binding = precompute.obtain(comm, config, lattice, control, options.quiet)
+        binding = None
+        if needs_binding(config):
+            binding = precompute.obtain(comm, config, lattice, control, options.quiet)
         fit.fit_image(comm, Problem(config, image, lattice, binding), control, options)
     return 0

@@ -5,12 +5,14 @@ the statistic S(z) of chain 0, as in the paper: before each iteration every chai
 `label_sweeps` values of beta, drawn by weight from the particles.  The others start differently and see the
 same particles; they tell whether the answer depends on the start.
 
-After the SMC every chain is on its own: beta is drawn from p(beta | S(z)) before each sweep, so that the
-pairs (beta, z) sample the joint posterior.
+After the SMC every chain is on its own, and the pairs (beta, z) sample the joint posterior: a `Phase` says
+how beta moves.  In the final phase of the SMC beta is drawn from p(beta | S(z)) before each sweep; the
+methods that need no SMC are such a phase from the start.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,14 +50,40 @@ class Draws(NamedTuple):
         return Draws(*(values[:, :count] for values in self))
 
 
-class Final(NamedTuple):
-    """What the final phase is a function of: the table of the binding function and the keys of [fit]."""
+class Phase(Protocol):
+    """Steps of beta together with (z, mu, sigma), the first `burn_in` of which are not counted."""
+
+    burn_in: int
+    sweeps: int  # steps that are counted
+    width: int  # numbers that a chain remembers from step to step
+    cost: int  # sweeps over the lattice that a step takes
+
+    def start(self, number: int) -> np.ndarray:
+        """(width,) what chain `number` remembers at its start."""
+
+    def run(
+        self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
+    ) -> Trace:
+        """Steps first..first+steps-1 of a chain, in place; labels are counted where `counting`."""
+
+
+@dataclass(frozen=True)
+class Final:
+    """beta drawn before each sweep from p(beta | S(z)) by a binding function's table."""
 
     table: np.ndarray
     interval: tuple[float, float]
     marginal: str
     burn_in: int
     sweeps: int
+    width: int = 0
+    cost: int = 1
+
+    def start(self, number: int) -> np.ndarray:
+        return np.zeros(0)
+
+    def run(self, number, chain, memory, first, steps, counting) -> Trace:
+        return chain.final(self.table, self.interval, steps, self.marginal, counting)
 
 
 class LabelChains:
@@ -69,13 +97,20 @@ class LabelChains:
         make: Callable[[int], LabelChain],
         count: int,
         seed: int,
+        width: int = 0,
     ):
-        """make(c): chain c at its start."""
+        """make(c): chain c at its start.  labels: k, or 0 where they are observed.  width: of the phase."""
         self._comm, self._lattice, self.labels, self.count, self._seed = comm, lattice, labels, count, seed
         self.numbers = np.arange(comm.rank, count, comm.size)
         self.chains = [make(int(c)) for c in self.numbers]
         self.burned = self.drawn = 0
         self._draws = Draws.room(self.numbers.size, 0, labels)
+        self.memory = np.zeros((self.numbers.size, width))
+
+    def warm_up(self, sweeps: int) -> None:
+        """The first sweeps, at beta = 0, below the phase transition."""
+        for chain in self.chains:
+            chain.sweep(np.zeros(sweeps))
 
     def observe(self, state: State, warm_up: int, label_sweeps: int) -> tuple[float, float]:
         """S(z) of chain 0 after its next sweeps, and its sampling noise: the sd over their second half,
@@ -97,15 +132,19 @@ class LabelChains:
         quiet_wait(self._comm)
         return bcast(self._comm, told)
 
-    def final(self, phase: Final) -> Iterator[int]:
-        """The final phase in slices; yields the sweeps done after each.  Continues where it was packed."""
+    def final(self, phase: Phase) -> Iterator[int]:
+        """The phase in slices; yields the steps done after each.  Continues where it was packed."""
         self._draws = self._with_room(phase.sweeps)
-        size = max(1, SLICE_SITES // self._lattice.sites)
+        if self.burned + self.drawn == 0:
+            starts = [phase.start(int(number)) for number in self.numbers]
+            self.memory = np.array(starts).reshape(self.memory.shape)
+        size = max(1, SLICE_SITES // (self._lattice.sites * phase.cost))
         while self.burned + self.drawn < phase.burn_in + phase.sweeps:
             counting = self.burned == phase.burn_in
             steps = min(size, phase.sweeps - self.drawn if counting else phase.burn_in - self.burned)
-            for i, chain in enumerate(self.chains):
-                trace = chain.final(phase.table, phase.interval, steps, phase.marginal, counting)
+            first = self.burned + self.drawn
+            for i, (number, chain) in enumerate(zip(self.numbers, self.chains)):
+                trace = phase.run(int(number), chain, self.memory[i], first, steps, counting)
                 if counting:
                     self._draws.put(i, self.drawn, trace)
             if counting:
@@ -137,6 +176,8 @@ class LabelChains:
         """Everything as datasets of a checkpoint, a row for each chain."""
         arrays = {"final": np.array([self.burned, self.drawn])}
         arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws._asdict().items()}
+        if self.memory.shape[1]:
+            arrays["memory"] = self._rows(self.memory)
         packed = [chain.pack() for chain in self.chains]
         for name, (dtype, shape) in self._parts().items():
             values = np.array([p[name] for p in packed], dtype=dtype).reshape(len(packed), *shape)
@@ -150,6 +191,8 @@ class LabelChains:
         self.burned, self.drawn = (int(n) for n in whole["final"])
         draws = rows([f"draws/{name}" for name in Draws._fields])
         self._draws = Draws(*(draws[f"draws/{name}"] for name in Draws._fields))
+        if self.memory.shape[1]:
+            self.memory = rows(["memory"])["memory"]
         parts = rows([f"chain/{name}" for name in self._parts()])
         for i, chain in enumerate(self.chains):
             chain.unpack({name: parts[f"chain/{name}"][i] for name in self._parts()})
@@ -160,5 +203,7 @@ class LabelChains:
     def _parts(self):
         """(dtype, shape) of every array of a packed chain; the counts only once there are some."""
         sites, k = self._lattice.sites, self.labels
+        if k == 0:
+            return {"steps": (np.int64, (2,))}
         parts = {"steps": (np.int64, (2,)), "labels": (np.uint8, (sites,)), "noise": (np.float64, (2, k))}
         return parts | ({"counts": (np.uint32, (sites, k))} if self.drawn else {})

@@ -1,9 +1,9 @@
 """What a fit found: the datasets of the result, the numbers a user reads, and what to be careful about.
 
-The posterior of beta is reported twice: the particles, for the last S(z) as in the paper, and the draws of
-the final phase, marginal over z.  Every number comes with its diagnostic: effective sample sizes, R-hat, and
-the part of the error of beta that comes from the binding function.  An error d in the mean of S moves beta by
-d / Var(S | beta), the slope of the mean being the variance.
+The posterior of beta is reported up to twice: for fixed labels, observed or the last z of an SMC as in the
+paper, and marginal over z, by the chains of a hidden image.  Every number comes with its diagnostic:
+effective sample sizes, R-hat, and the part of the error of beta that comes from the binding function.  An
+error d in the mean of S moves beta by d / Var(S | beta), the slope of the mean being the variance.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,8 @@ from ..parallel import Comm, bcast, merge_rows
 from ..rng import Purpose
 from ..series import FLAG_DISAGREE
 from ..store import Rows
-from .fit import Fit
 from .hidden import Draws
-from .smc import Stop
+from .problem import Fit
 
 INTERVAL = (0.025, 0.5, 0.975)
 # Fewer effective draws than this do not determine a 95 % interval.
@@ -54,10 +53,13 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Everything to write and to print; `draws` and `shares` are None for observed labels."""
+    """Everything to write and to print.
+
+    `particles` is for fixed labels, `marginal` for a hidden image; `draws` are those of chains, if any.
+    """
 
     fit: Fit
-    particles: Summary
+    particles: Summary | None
     marginal: Summary | None
     draws: Draws | None
     probability: np.ndarray | None  # rank 0 only
@@ -74,23 +76,33 @@ class Outcome:
 
 def outcome(comm: Comm, fit: Fit) -> Outcome:
     """Put the pieces of all ranks together; collective."""
-    particles = _particles(fit.state)
     draws = probability = shares = marginal = None
-    diagnostics = {}
+    particles, diagnostics = _particles(fit), {}
     if fit.chains is not None and fit.chains.drawn > 0:
         draws = _gathered(comm, fit.chains)
-        probability, shares = _probabilities(comm, fit)
         diagnostics = _diagnostics(draws)
-        marginal = _marginal(draws, diagnostics)
-    error = _binding_error(fit.problem.binding, (marginal or particles).mean)
-    warnings = _warnings(fit, marginal or particles, diagnostics, error)
+        of_chains = _of_chains(draws, diagnostics)
+        if fit.problem.hidden:
+            marginal = of_chains
+            probability, shares = _probabilities(comm, fit)
+        else:
+            particles = of_chains
+    best = marginal or particles
+    error = _binding_error(fit.problem.binding, best.mean)
+    warnings = _warnings(fit, best, diagnostics, error)
     return Outcome(fit, particles, marginal, draws, probability, shares, diagnostics, error, tuple(warnings))
 
 
-def _particles(state) -> Summary:
-    low, median, high = weights.quantiles(state.beta, state.weight, np.array(INTERVAL))
-    size = weights.ess(state.weight)
-    return Summary(state.beta_mean, state.beta_sd, float(low), float(median), float(high), size, np.nan)
+def _particles(fit) -> Summary | None:
+    """Of a sample that is no chain; by its density where there is one."""
+    sample, density = fit.particles(), getattr(fit, "density", None)
+    if sample is None:
+        return None
+    size = weights.ess(sample[1])
+    if density is not None:
+        return Summary(*density.moments(), *density.quantiles(np.array(INTERVAL)).tolist(), size, np.nan)
+    low, median, high = weights.quantiles(*sample, np.array(INTERVAL)).tolist()
+    return Summary(*weights.moments(*sample), low, median, high, size, np.nan)
 
 
 def _gathered(comm, chains) -> Draws:
@@ -98,7 +110,7 @@ def _gathered(comm, chains) -> Draws:
     return Draws(*(merge_rows(comm, chains.numbers, v, chains.count) for v in chains.draws))
 
 
-def _marginal(draws, diagnostics) -> Summary:
+def _of_chains(draws, diagnostics) -> Summary:
     beta = draws.beta
     low, median, high = np.quantile(beta, INTERVAL)
     rhat, size = diagnostics["beta"]
@@ -115,19 +127,24 @@ def _probabilities(comm, fit):
 
 
 def _diagnostics(draws: Draws) -> dict[str, np.ndarray]:
-    """(R-hat, effective size) of beta and S(z); (k, 2) of the mean and sd of every label."""
+    """(R-hat, effective size) of beta; of hidden images also of S(z), and (k, 2) of every mean and sd."""
 
     def both(values):
         return split_rhat(values), effective_size(values)
 
-    found = {"beta": np.array(both(draws.beta)), "statistic": np.array(both(draws.statistic))}
+    found = {"beta": np.array(both(draws.beta))}
+    if draws.mean.shape[2] == 0:
+        return found
+    found["statistic"] = np.array(both(draws.statistic))
     for name in ("mean", "sd"):
         found[name] = np.array([both(values) for values in np.moveaxis(getattr(draws, name), 2, 0)])
     return found
 
 
 def _binding_error(binding, beta: float) -> float:
-    """The standard error of beta that the binding function brings."""
+    """The standard error of beta that the binding function brings; none where there is none."""
+    if binding is None:
+        return 0.0
     _, sd = binding.moments(np.array([beta]))
     error, _ = binding.standard_errors(np.array([beta]))
     return float(error[0] / sd[0] ** 2) if sd[0] > 0.0 else np.inf
@@ -144,18 +161,18 @@ def _warnings(fit, beta: Summary, diagnostics, binding_error):
     if apart:
         yield (
             f"chains disagree, or have not settled (R-hat above {LARGEST_RHAT}): {', '.join(apart)}; "
-            f"more fit.final_burn_in and final_sweeps, or look for two modes"
+            f"a longer burn-in and more {fit.length}, or look for two modes"
         )
-    if diagnostics and beta.ess < FEW_DRAWS:
-        yield f"beta has {beta.ess:.0f} effective draws; raise fit.final_sweeps"
-    if fit.state.stopped_because == Stop.ITERATIONS:
-        yield "the SMC stopped at smc.max_iterations, before its tolerance had settled"
+    if beta.ess < FEW_DRAWS:
+        yield f"beta has {beta.ess:.0f} effective draws; raise {fit.length}"
+    yield from fit.cautions()
     if binding_error > COARSE * beta.sd:
         yield (
             f"the binding function's error of beta, {binding_error:.2g}, is large against the posterior sd "
             f"{beta.sd:.2g}; raise precompute.points or precompute.iterations"
         )
-    yield from _near_transition(fit.problem.binding, beta)
+    if fit.problem.binding is not None:
+        yield from _near_transition(fit.problem.binding, beta)
     yield from _at_the_edge(fit.problem.config.prior.beta, beta)
 
 
@@ -183,9 +200,12 @@ def attributes(found: Outcome) -> dict[str, Any]:
     numbers = {"beta_mean": found.beta.mean, "beta_sd": found.beta.sd, "beta_low": found.beta.low}
     return numbers | {
         "beta_high": found.beta.high,
+        "beta_median": found.beta.median,
+        "beta_ess": found.beta.ess,
         "binding_error": found.binding_error,
         "method": config.fit.method,
-        "stopped_because": str(found.fit.state.stopped_because),
+        "pseudo_data": config.fit.pseudo_data,
+        "stopped_because": found.fit.stopped_because,
         "warnings": "\n".join(found.warnings),
         "seed": config.seed,
         "input": config.text,
@@ -196,8 +216,8 @@ def attributes(found: Outcome) -> dict[str, Any]:
         "edges": lattice.edges,
         "sites": lattice.sites,
         "lattice": lattice.digest,
-        "binding": binding.digest,
-        "interpolation": binding.interpolation,
+        "binding": "" if binding is None else binding.digest,
+        "interpolation": "" if binding is None else binding.interpolation,
         "chains": 0 if found.draws is None else len(found.draws.beta),
         "versions": ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES),
     }
@@ -205,18 +225,26 @@ def attributes(found: Outcome) -> dict[str, Any]:
 
 def datasets(comm: Comm, found: Outcome) -> dict[str, np.ndarray | Rows]:
     """Datasets of the result: particles in blocks over the ranks, maps from rank 0, which has them."""
-    fit, state = found.fit, found.fit.state
-    n = state.beta.size
-    arrays = fit.traces()
-    for name, values in (("beta", state.beta), ("weight", state.weight)):
-        arrays[f"posterior/{name}"] = Rows.of_block(comm, _own_block(comm, values), n)
-    if found.draws is None:
+    arrays = found.fit.traces()
+    sample = _sample(found)
+    if sample is not None:
+        for name, values in zip(("beta", "weight"), sample):
+            arrays[f"posterior/{name}"] = Rows.of_block(comm, _own_block(comm, values), values.size)
+    arrays |= {f"diagnostics/{name}": values for name, values in found.diagnostics.items()}
+    if found.marginal is None:
         return arrays
     flat = {"marginal/beta": found.draws.beta, "marginal/statistic": found.draws.statistic}
     flat |= {"noise/mean": found.draws.mean, "noise/sd": found.draws.sd}
     arrays |= {name: v.reshape(-1, *v.shape[2:]) for name, v in flat.items()}
-    arrays |= {f"diagnostics/{name}": values for name, values in found.diagnostics.items()}
     return arrays | _maps(comm, found)
+
+
+def _sample(found):
+    """(beta, weight) for fixed labels: particles, or the draws of chains with observed labels."""
+    if found.marginal is None and found.draws is not None:
+        beta = found.draws.beta.ravel()
+        return beta, np.full(beta.size, 1.0 / beta.size)
+    return found.fit.particles()
 
 
 def _own_block(comm, values):
@@ -238,22 +266,26 @@ def _maps(comm, found):
 
 def equal_draws(found: Outcome) -> dict[str, np.ndarray]:
     """Equally weighted draws for other programs: beta (chain, draw), mu and sigma (chain, draw, label)."""
-    if found.draws is not None:
+    if found.marginal is not None:
         return {"beta": found.draws.beta, "mu": found.draws.mean, "sigma": found.draws.sd}
-    state, seed = found.fit.state, found.fit.problem.config.seed
-    uniform = rng.uniforms(rng.stream(seed, Purpose.RESAMPLE), state.iteration + 1, 1)
-    return {"beta": state.beta[weights.systematic(state.weight, uniform)][None]}
+    if found.draws is not None:
+        return {"beta": found.draws.beta}
+    (beta, weight), seed = found.fit.particles(), found.fit.problem.config.seed
+    uniform = rng.uniforms(rng.stream(seed, Purpose.RESAMPLE), found.fit.iteration + 1, 1)
+    return {"beta": beta[weights.systematic(weight, uniform)][None]}
 
 
 def report(found: Outcome) -> str:
     """The result in a few lines, for the screen."""
-    state = found.fit.state
-    lines = [f"stopped after {state.iteration} iterations: {state.stopped_because}"]
+    fit, lines = found.fit, [found.fit.headline()]
     if found.marginal is not None:
         lines.append(f"beta, marginal over the labels  {found.marginal}")
-    lines.append(f"beta, particles for the last S  {found.particles}")
-    lines.append(f"  of which the binding function's error {found.binding_error:.2g}")
-    if found.draws is not None:
+    if found.particles is not None:
+        of_what = "particles for the last S" if fit.problem.hidden else "for the observed labels "
+        lines.append(f"beta, {of_what}  {found.particles}")
+    if fit.problem.binding is not None:
+        lines.append(f"  of which the binding function's error {found.binding_error:.2g}")
+    if found.marginal is not None:
         lines += _noise_table(found)
     return "\n".join(lines + [f"warning: {text}" for text in found.warnings])
 

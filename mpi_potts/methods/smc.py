@@ -12,7 +12,8 @@ The N x M pseudo-statistics, by far the largest array, stay on the rank that has
 else, (beta, birth, weight, count), is N numbers each, allgathered, and known to every rank.  A
 pseudo-statistic is an addressed draw, a function of (seed, birth iteration, birth index, m) and beta: so
 after resampling the replicates need not travel with their particle, and a checkpoint need not hold them.
-The rank that takes a particle over draws the same bits again.
+The rank that takes a particle over draws the same bits again, unless they are costly simulations: those
+rows are sent.
 """
 
 import math
@@ -20,16 +21,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
 
 from .. import rng, weights
 from ..errors import InputError
 from ..kernels import smc as kernels
-from ..parallel import Comm, allgather_rows, block, warm_up
+from ..parallel import Comm, allgather_rows, block, take_rows, warm_up
 from ..rng import Purpose
 from ..weights import Reason
+from .source import Source, check_support
 
 # Proposals drawn and counted together: few calls, and their pseudo-statistics stay in the cache.
 CHUNK = 512
@@ -42,29 +43,6 @@ class Stop(StrEnum):
     EPSILON = "epsilon reached min_epsilon"
     NOISE = "epsilon below the sampling noise of S(z)"
     ITERATIONS = "max_iterations reached"
-
-
-class Source(Protocol):
-    """Where pseudo-statistics come from.  Draws are addressed: the same arguments give the same bits."""
-
-    replicates: int  # M
-    support: tuple[float, float]  # the values of beta it can draw for
-
-    def draw(self, out: np.ndarray, beta: np.ndarray, iteration: np.ndarray, index: np.ndarray) -> None:
-        """Fill out, (n, M) float64, for n particles born at (iteration, index) with their beta."""
-
-
-class BindingSource:
-    """Pseudo-statistics from the Gaussian auxiliary model: x = mean(beta) + sd(beta) * normal."""
-
-    def __init__(self, binding, replicates: int, seed: int):
-        self.replicates = replicates
-        self.support = float(binding.beta[0]), float(binding.beta[-1])
-        self._moments = binding.moments
-        self._stream = rng.stream(seed, Purpose.PSEUDO_STATISTIC)
-
-    def draw(self, out: np.ndarray, beta: np.ndarray, iteration: np.ndarray, index: np.ndarray) -> None:
-        kernels.draw(out, *self._moments(beta), iteration, index, self._stream)
 
 
 @dataclass(frozen=True)
@@ -194,12 +172,7 @@ class _Slots:
 
 
 def _check(comm: Comm, source: Source, interval: tuple[float, float], settings) -> None:
-    low, high = interval
-    if not (source.support[0] <= low < high <= source.support[1]):
-        raise InputError(
-            f"prior.beta = [{low:g}, {high:g}]: the binding function covers {source.support[0]:g} to "
-            f"{source.support[1]:g}, and the prior must lie inside it"
-        )
+    check_support(source, interval)
     if settings.particles < comm.size:
         raise InputError(f"smc.particles = {settings.particles}: at least one for each of {comm.size} ranks")
 
@@ -313,7 +286,10 @@ def _resample(slots: _Slots, state: State, x: np.ndarray, source: Source, settin
         birth=state.birth[ancestors],
         resampled=True,
     )
-    _draw_again(slots, state, x, source, slots.index[ancestors[slots.own] != slots.index])
+    if source.costly:
+        x[:] = take_rows(slots.comm, x, ancestors)
+    else:
+        _draw_again(slots, state, x, source, slots.index[ancestors[slots.own] != slots.index])
     return state
 
 

@@ -8,7 +8,8 @@ from mpi4py import MPI
 
 from mpi_potts.config import SmcKeys
 from mpi_potts.errors import InputError
-from mpi_potts.methods.smc import BindingSource, State, Stop, observed, smc_abc
+from mpi_potts.methods.smc import State, Stop, observed, smc_abc
+from mpi_potts.methods.source import BindingSource
 
 
 class Steep:

@@ -1,0 +1,37 @@
+"""The tables of the input file for the methods that SMC-ABC is compared with; declared as in config.py."""
+
+from dataclasses import dataclass
+
+from .schema import Choice, Flag, Integer, Number, key
+
+SAMPLERS = ("swendsen-wang", "gibbs")
+
+_POSITIVE = Number(low=0.0, open_low=True)
+
+
+@dataclass(frozen=True)
+class ExchangeKeys:
+    iterations: int = key(Integer(2), 100_000, "iterations of each chain, burn-in included")
+    burn_in: int = key(Integer(0), 10_000, "iterations left out at the start, in which the step adapts")
+    auxiliary_sweeps: int = key(Integer(1), 500, "sweeps for each auxiliary image")
+    auxiliary_sampler: str = key(Choice(*SAMPLERS), "gibbs", "sampler of the auxiliary images")
+    auxiliary_start: str = key(
+        Choice("current", "random"), "current", "first labels of an auxiliary image: the current z, or random"
+    )
+    step: float = key(_POSITIVE, 0.05, "sd of the first proposals of beta")
+
+
+@dataclass(frozen=True)
+class RejectionKeys:
+    draws: int = key(Integer(2), 100_000, "number of draws from the prior")
+    tolerance: float | None = key(Number(0.0), None, "largest distance accepted; instead of quantile")
+    quantile: float = key(
+        Number(0.0, 1.0, True), 0.01, "part of the draws accepted, the nearest (not used with tolerance)"
+    )
+    adjust: bool = key(Flag(), False, "local-linear regression adjustment of the accepted draws")
+
+
+@dataclass(frozen=True)
+class PseudoDataKeys:
+    burn_in: int = key(Integer(0), 500, "Swendsen-Wang sweeps from a random start before the first statistic")
+    spacing: int = key(Integer(1), 1, "sweeps from one statistic of a particle to the next")

@@ -1,0 +1,146 @@
+"""The fit by SMC-ABC: the SMC beside the label chains, its trace, then the final phase."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import fit_file
+from ..parallel import Comm, on_root
+from ..progress import Live
+from .hidden import Final
+from .problem import Fit, Problem
+from .smc import State, Stop, observed, smc_abc
+from .source import BindingSource, SimulationSource
+
+# Columns of the trace, one row for each iteration, and the parts of an iteration whose seconds are kept.
+TRACE = (
+    "iteration",
+    "epsilon",
+    "ess",
+    "target",
+    "reason",
+    "acceptance",
+    "statistic",
+    "noise_sd",
+    "beta_mean",
+    "beta_sd",
+    "resampled",
+)
+INTEGERS = ("iteration", "reason", "resampled")
+PARTS = ("statistic", "adaptation", "resampling", "mutation")
+
+
+class SmcFit(Fit):
+    """Where the SMC stands, its trace, and the label chains (None for observed labels)."""
+
+    def __init__(self, comm: Comm, problem: Problem):
+        super().__init__(comm, problem)
+        self.state: State | None = None
+        self.trace: dict[str, list] = {name: [] for name in TRACE}
+        self.seconds: dict[str, list[float]] = {name: [] for name in ("total", *PARTS)}
+        self.chains = problem.chains(comm) if problem.hidden else None
+
+    def advance(self, live: Live, quiet: bool) -> Iterator[None]:
+        for state in self._iterate():
+            live.show(line(state))
+            yield
+        live.say(f"stopped after iteration {self.iteration}: {self.stopped_because}")
+        problem, keys = self.problem, self.problem.config.fit
+        if self.chains is not None and keys.final_sweeps > 0:
+            table, interval = problem.binding.table, problem.config.prior.beta
+            phase = Final(table, interval, keys.marginal, keys.final_burn_in, keys.final_sweeps)
+            yield from self.final(phase, "final sweeps", quiet)
+
+    def _source(self):
+        problem, config = self.problem, self.problem.config
+        if config.fit.pseudo_data:
+            keys = config.pseudo_data
+            return SimulationSource(problem.sampler(), config.smc.replicates, config.seed, keys)
+        return BindingSource(problem.binding, config.smc.replicates, config.seed)
+
+    def _iterate(self):
+        """The SMC-ABC from where it stands; the trace has one row more at each yield."""
+        problem, keys = self.problem, self.problem.config.smc
+        if self.chains is None:
+            observe = observed(problem.statistic)
+        else:
+            chains = self.chains
+
+            def observe(state):
+                return chains.observe(state, keys.warm_up, keys.label_sweeps)
+
+        seed, interval = problem.config.seed, problem.config.prior.beta
+        started = time.perf_counter()
+        for state in smc_abc(self.comm, self._source(), interval, keys, seed, observe, self.state):
+            self._note(state, time.perf_counter() - started)
+            yield state
+            started = time.perf_counter()
+
+    def _note(self, state, seconds):
+        self.state = state
+        for name, column in self.trace.items():
+            column.append(getattr(state, name))
+        for name, column in self.seconds.items():
+            column.append(seconds if name == "total" else state.seconds[name])
+
+    @property
+    def length(self) -> str:
+        return "fit.final_sweeps" if self.chains is not None and self.chains.drawn else "smc.particles"
+
+    @property
+    def iteration(self) -> int:
+        return self.state.iteration
+
+    @property
+    def stopped_because(self) -> str:
+        return str(self.state.stopped_because)
+
+    @property
+    def where(self) -> str:
+        return f"iteration {self.iteration}"
+
+    def headline(self) -> str:
+        return f"stopped after {self.iteration} iterations: {self.stopped_because}"
+
+    def particles(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.state.beta, self.state.weight
+
+    def cautions(self) -> Iterator[str]:
+        if self.stopped_because == Stop.ITERATIONS:
+            yield "the SMC stopped at smc.max_iterations, before its tolerance had settled"
+
+    def traces(self) -> dict[str, np.ndarray]:
+        columns = {
+            f"trace/{name}": np.array(column, dtype=np.int64 if name in INTEGERS else np.float64)
+            for name, column in self.trace.items()
+        }
+        columns["trace/seconds"] = np.array(self.seconds["total"])
+        return columns | {f"timing/{name}/seconds": np.array(self.seconds[name]) for name in PARTS}
+
+    def pack(self) -> dict[str, Any]:
+        arrays = {f"smc/{name}": values for name, values in self.state.pack().items()}
+        return arrays | self.traces() | super().pack()
+
+    def resume(self, path) -> None:
+        groups = {name: on_root(self.comm, fit_file.read_group, path, name) for name in ("smc", "trace")}
+        self.state = State.unpack(groups["smc"])
+        self.trace = {name: groups["trace"][name].tolist() for name in TRACE}
+        timing = on_root(self.comm, fit_file.read_group, path, "timing")
+        self.seconds = {name: timing[f"{name}/seconds"].tolist() for name in PARTS}
+        self.seconds["total"] = groups["trace"]["seconds"].tolist()
+        super().resume(path)
+
+
+def line(state: State) -> str:
+    """One iteration in a line: what it reached, and the seconds of its parts."""
+    seconds = state.seconds
+    mark = " resampled" if state.resampled else ""
+    return (
+        f"{state.iteration:4d}  epsilon {state.epsilon:.6g}  ESS {state.ess:.0f}  "
+        f"accepted {100 * state.acceptance:.1f} %  S(z) {state.statistic:.0f}  "
+        f"beta {state.beta_mean:.5f} sd {state.beta_sd:.5f}  "
+        f"labels {seconds['statistic']:.3f} s, weights {seconds['adaptation']:.3f}, "
+        f"resampling {seconds['resampling']:.3f}, mutation {seconds['mutation']:.3f}{mark}"
+    )
