@@ -1,4 +1,4 @@
-"""One command, one table: every kernel against size, k and beta, then the scaling of precompute."""
+"""One command: every kernel against size, k and beta, the SMC step, then the scaling of precompute."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 for _variable in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-from . import kernels, scaling  # noqa: E402
+from . import kernels, scaling, smc  # noqa: E402
 
 
 def arguments():
@@ -48,6 +48,8 @@ def main():
         )
         kernels.measure(cases, options.repeats)
         print("", *kernels.table(cases), sep="\n", flush=True)
+    if "smc" in options.kernels.lower() or not options.kernels:
+        print("", *smc.table(smc.measure(min(5, options.repeats))), sep="\n", flush=True)
     if options.ranks:
         best = scaling.measure(options.ranks, options.points, min(3, options.repeats))
         print("", *scaling.table(best, options.points), sep="\n")

@@ -9,9 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from mpi_potts.labels import LabelChain
 from mpi_potts.lattice import Lattice
+from mpi_potts.noise import priors
 from mpi_potts.potts import Sampler
-from mpi_potts.rng import Purpose, float_bits, stream
+from mpi_potts.rng import Purpose, float_bits, normals, stream
 
 KERNELS: dict[str, Callable] = {}
 
@@ -42,6 +46,19 @@ def _prior(sampler, path):
 for _sampler, _title in (("swendsen-wang", "Swendsen-Wang"), ("gibbs", "prior Gibbs")):
     for _path in ("fast", "general"):
         kernel(f"{_title}, {_path}")(_prior(_sampler, _path))
+
+
+@kernel("label chain (data, noise)")
+def _label_chain(lattice, k, beta):
+    """Sweeps with data at beta, S(z) and all sums, and the conjugate draws after each."""
+    sampler = Sampler(lattice, k)
+    state = sampler.start("random", stream(1, Purpose.START))
+    sampler.sweeps(state, beta, stream(1, Purpose.PRIOR_SWEEP), 0, 50)
+    sites = lattice.sites
+    noise = normals(stream(1, Purpose.SIMULATE_NOISE), 0, sites).reshape(lattice.shape)
+    values = 2.0 * sampler.labels(state) + 0.7 * noise
+    chain = LabelChain(lattice, values, k, priors(k, mean_sd=10.0), seed=1)
+    return lambda first, count: chain.sweep(np.full(count, beta))
 
 
 @dataclass
