@@ -8,7 +8,7 @@ from mpi_potts import config, parallel, store
 from mpi_potts.commands import fit, precompute
 from mpi_potts.control import Control
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.fit import Problem
+from mpi_potts.methods.problem import Problem, needs_binding
 from mpi_potts.methods.simulate import simulate_image
 
 INPUT = """
@@ -64,8 +64,10 @@ def problem_of(comm, path, output, overrides=()):
     """Load and precompute: the problem that `mpi-potts run` would fit."""
     settings = config.load(path, overrides, output)
     settings, image, lattice = parallel.on_root(comm, fit.load, settings)
+    binding = None
     with Control() as control:
-        binding = precompute.obtain(comm, settings, lattice, control, quiet=True)
+        if needs_binding(settings):
+            binding = precompute.obtain(comm, settings, lattice, control, quiet=True)
     return Problem(settings, image, lattice, binding)
 
 
