@@ -9,14 +9,14 @@ from scipy import stats
 from mpi_potts import rng
 from mpi_potts.rng import Purpose
 
-# Known answers of threefry2x64, 20 rounds, from the distribution of Random123: counter, key, result.
+# Known answers of threefry2x64, 13 rounds, from the distribution of Random123: counter, key, result.
 VECTORS = [
-    ((0, 0), (0, 0), (0xC2B6E3A8C2C69865, 0x6F81ED42F350084D)),
-    ((2**64 - 1,) * 2, (2**64 - 1,) * 2, (0xE02CB7C4D95D277A, 0xD06633D0893B8B68)),
+    ((0, 0), (0, 0), (0xF167B032C3B480BD, 0xE91F9FEE4B7A6FB5)),
+    ((2**64 - 1,) * 2, (2**64 - 1,) * 2, (0xCCDEC5C917A874B1, 0x4DF53ABCA26CEB01)),
     (
         (0x243F6A8885A308D3, 0x13198A2E03707344),
         (0xA4093822299F31D0, 0x082EFA98EC4E6C89),
-        (0x263C7D30BB0F0AF1, 0x56BE8361D3311526),
+        (0xC3AAC71561042993, 0x3FE7AE8801AFF316),
     ),
 ]
 
@@ -44,7 +44,7 @@ def python_threefry(counter, key):
     mask, rotations = 2**64 - 1, (16, 42, 12, 31, 16, 32, 24, 21)
     keys = (*key, key[0] ^ key[1] ^ 0x1BD11BDAA9FC1A22)
     x, y = (counter[0] + keys[0]) & mask, (counter[1] + keys[1]) & mask
-    for r in range(20):
+    for r in range(13):
         x = (x + y) & mask
         y = ((y << rotations[r % 8]) | (y >> (64 - rotations[r % 8]))) & mask ^ x
         if r % 4 == 3:

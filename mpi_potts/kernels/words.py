@@ -61,6 +61,5 @@ def fill_words(words, first, word, k0, k1):
         a0, a1, b0, b1 = _first_four(a0, a1, b0, b1, k1, k2 + uint64(1))
         a0, a1, b0, b1 = _second_four(a0, a1, b0, b1, k2, k0 + uint64(2))
         a0, a1, b0, b1 = _first_four(a0, a1, b0, b1, k0, k1 + uint64(3))
-        a0, a1, b0, b1 = _second_four(a0, a1, b0, b1, k1, k2 + uint64(4))
-        a0, a1, b0, b1 = _first_four(a0, a1, b0, b1, k2, k0 + uint64(5))
+        a0, a1, b0, b1 = _mix(a0, a1, b0, b1, 16)
         low[i], high[i], middle[i], top[i] = a0, a1, b0, b1
