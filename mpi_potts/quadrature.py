@@ -1,8 +1,8 @@
 """The posterior of beta given fixed labels, by quadrature: one dimension, uniform prior on an interval.
 
 The density may be far narrower than the interval.  Its logarithm is evaluated on a grid, and the grid is
-drawn together around what lies within DROP of the largest value, until that fills half of it: then a cell is
-a small part of a standard deviation.  The logarithm has one maximum (for path sampling and the
+drawn together around what lies within DROP of the largest value, until that fills half of it.  There a finer
+grid has cells of a small part of a standard deviation.  The logarithm has one maximum (for path sampling and the
 pseudolikelihood it is concave), so none is lost between the points.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-POINTS = 513
+COARSE, POINTS = 65, 513
 DROP = 40.0
 
 
@@ -42,12 +42,14 @@ def density(log_density: Callable[[np.ndarray], np.ndarray], interval: tuple[flo
     """The normalised density whose logarithm, up to a constant, is log_density on the interval."""
     low, high = interval
     while True:
-        beta = np.linspace(low, high, POINTS)
+        beta = np.linspace(low, high, COARSE)
         value = log_density(beta)
         inside = np.flatnonzero(value > value.max() - DROP)
-        first, last = max(inside[0] - 1, 0), min(inside[-1] + 1, POINTS - 1)
-        if last - first >= POINTS // 2 or not beta[first] < beta[first + 1]:
-            break
+        first, last = max(inside[0] - 1, 0), min(inside[-1] + 1, COARSE - 1)
         low, high = beta[first], beta[last]
+        if last - first >= COARSE // 2 or not beta[first] < beta[first + 1]:
+            break
+    beta = np.linspace(low, high, POINTS)
+    value = log_density(beta)
     value = np.exp(value - value.max())
     return Density(beta, value / np.trapezoid(value, beta))

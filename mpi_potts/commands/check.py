@@ -20,6 +20,7 @@ from ..image import Image, lattice_of, load_image, with_image_mean
 from ..labels import LabelChain
 from ..lattice import Lattice
 from ..methods.precompute import choose_starts
+from ..methods.problem import check_method, needs_binding
 from ..noise import priors
 from ..potts import Sampler
 from ..progress import clock
@@ -46,7 +47,8 @@ def execute(comm, config: Config, options) -> int:
     sweep = max(comm.allgather(float(mean)))
     if comm.rank == 0:
         rows = describe(config, lattice, pixels)
-        rows += precompute_rows(config, lattice, betas, sweep, comm.size)
+        if needs_binding(config):
+            rows += precompute_rows(config, lattice, betas, sweep, comm.size)
         rows += fit_rows(config, lattice, label_sweep, comm.size)
         rows += memory_rows(config, sampler, betas, comm.size)
         print("\n".join(f"{name:<12}{text}" for name, text in rows), flush=True)
@@ -57,6 +59,7 @@ def examine(config: Config) -> tuple[Config, Lattice, str, float | None]:
     """Read the image where there is one: the lattice, the pixels in words, seconds of a sweep with data."""
     if config.image.path is None:
         return config, lattice_of(config), "none: precompute and simulate need only the shape", None
+    check_method(config)
     image = load_image(config)
     config, lattice = with_image_mean(config, image), lattice_of(config, image)
     seconds = None if image.labels is not None else time_label_sweep(config, lattice, image)
@@ -144,20 +147,65 @@ def precompute_rows(config, lattice, betas, sweep, size) -> list[tuple[str, str]
 
 
 def fit_rows(config, lattice, label_sweep, size) -> list[tuple[str, str]]:
+    """The method, the label chains, and the time of what they and simulated images take."""
+    fit, hidden = config.fit, label_sweep is not None
+    rows, seconds = [("fit", f"{fit.method}: {_method(config)}")], 0.0
+    if hidden:
+        rate = 1e9 * label_sweep / lattice.sites
+        text = f"{fit.chains} label chain(s), {1e3 * label_sweep:.3g} ms a sweep, {rate:.2f} ns a site"
+        rows.append(("", text))
+        seconds += -(-fit.chains // size) * _label_sweeps(config) * label_sweep
+    simulated, sampler = _simulated_sweeps(config, size)
+    if simulated:
+        beta = sum(config.prior.beta) / 2
+        sweep = time_sweep(Sampler(lattice, config.model.labels, sampler), beta)
+        rows.append(("", f"simulated images: {simulated:.3g} sweeps of {sampler}, {1e3 * sweep:.3g} ms each"))
+        seconds += simulated * sweep
+    if seconds:
+        what = "label chains" if not simulated else "label chains and images" if hidden else "images"
+        rows.append(("time", f"at most about {clock(seconds)} for the {what} of fit on {size} rank(s)"))
+    return rows
+
+
+def _method(config):
+    """The sizes of the method."""
+    smc, exchange, rejection = config.smc, config.exchange, config.rejection
+    if config.fit.method == "smc-abc":
+        return f"{smc.particles} particles, {smc.replicates} replicates, alpha {smc.alpha:g}"
+    if config.fit.method == "exchange":
+        return (
+            f"{exchange.iterations} iterations, {exchange.auxiliary_sweeps} sweeps for each auxiliary image"
+        )
+    if config.fit.method == "rejection":
+        return f"{rejection.draws} draws"
+    return f"{config.fit.final_sweeps} sweeps after a burn-in of {config.fit.final_burn_in}"
+
+
+def _label_sweeps(config):
+    """Sweeps of a label chain, at most."""
     fit, smc = config.fit, config.smc
-    rows = [
-        ("fit", f"{fit.method}: {smc.particles} particles, {smc.replicates} replicates, alpha {smc.alpha:g}")
-    ]
-    if label_sweep is None:
-        return rows
-    rate = 1e9 * label_sweep / lattice.sites
-    steps = smc.warm_up + smc.max_iterations * smc.label_sweeps + fit.final_burn_in + fit.final_sweeps
-    rounds = -(-fit.chains // size)
-    return [
-        *rows,
-        ("", f"{fit.chains} label chain(s), {1e3 * label_sweep:.3g} ms a sweep, {rate:.2f} ns a site"),
-        ("time", f"at most about {clock(steps * rounds * label_sweep)} for the label chains of fit"),
-    ]
+    if fit.method == "exchange":
+        return smc.warm_up + config.exchange.iterations
+    final = fit.final_burn_in + fit.final_sweeps
+    iterations = smc.max_iterations * smc.label_sweeps if fit.method == "smc-abc" else 0
+    return smc.warm_up + iterations + final
+
+
+def _simulated_sweeps(config, size):
+    """Sweeps of the prior on the busiest rank, at most, and their sampler."""
+    fit, data = config.fit, config.pseudo_data
+    if fit.method == "exchange":
+        keys = config.exchange
+        sweeps = -(-fit.chains // size) * keys.iterations * keys.auxiliary_sweeps
+        return sweeps, keys.auxiliary_sampler
+    if not fit.pseudo_data:
+        return 0, ""
+    if fit.method == "rejection":
+        sweeps = -(-config.rejection.draws // size) * (data.burn_in + data.spacing)
+    else:
+        each = data.burn_in + data.spacing * config.smc.replicates
+        sweeps = -(-config.smc.particles // size) * each * (config.smc.max_iterations + 1)
+    return sweeps, "swendsen-wang"
 
 
 def memory_rows(config, sampler, betas, size) -> list[tuple[str, str]]:

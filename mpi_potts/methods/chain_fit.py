@@ -160,8 +160,7 @@ class ExchangeFit(ChainFit):
 
     def _phase(self) -> Exchange:
         problem, config = self.problem, self.problem.config
-        sampler = problem.sampler(config.exchange.auxiliary_sampler)
-        warm_up(self.comm, lambda: _compile_sampler(sampler))
+        sampler = problem.sampler(self.comm, config.exchange.auxiliary_sampler)
         return Exchange(sampler, config.prior.beta, config.exchange, config.seed)
 
     def _memory(self):
@@ -178,8 +177,3 @@ class ExchangeFit(ChainFit):
 
     def headline(self) -> str:
         return f"{super().headline()}, {self.phase.keys.auxiliary_sweeps} sweeps for each auxiliary image"
-
-
-def _compile_sampler(sampler):
-    state = sampler.start("ordered", rng.stream(0, Purpose.AUXILIARY_START))
-    sampler.sweeps(state, 0.1, rng.stream(0, Purpose.AUXILIARY_SWEEP), 0, 1)

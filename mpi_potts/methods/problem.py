@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import fit_file
+from .. import fit_file, rng
 from ..binding import Binding
 from ..config import Config
 from ..errors import InputError
@@ -22,6 +22,7 @@ from ..noise import priors
 from ..parallel import Comm, on_root, warm_up
 from ..potts import Sampler
 from ..progress import Live, Progress
+from ..rng import Purpose
 from .hidden import LabelChains, Phase
 from .observed import ObservedLabels
 
@@ -148,9 +149,16 @@ class Problem:
         make, k = (self.label_chain, config.model.labels) if self.hidden else (observed, 0)
         return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width)
 
-    def sampler(self, name: str = "swendsen-wang") -> Sampler:
-        """A sampler of the prior on the image's lattice."""
-        return Sampler(self.lattice, self.config.model.labels, name)
+    def sampler(self, comm: Comm, name: str = "swendsen-wang") -> Sampler:
+        """A sampler of the prior on the image's lattice, compiled on one rank of a node first."""
+        sampler = Sampler(self.lattice, self.config.model.labels, name)
+
+        def sweep():
+            state = sampler.start("random", rng.stream(0, Purpose.PSEUDO_START))
+            sampler.sweeps(state, 0.1, rng.stream(0, Purpose.PSEUDO_SWEEP), 0, 1)
+
+        warm_up(comm, sweep)
+        return sampler
 
     def compile(self, comm: Comm) -> None:
         """Compile the kernels of the label chain on one rank of a node first; on a lattice of few pixels."""

@@ -40,7 +40,7 @@ class RejectionFit(Fit):
         self._beta = low + (high - low) * uniform
         self._x = np.full(self._index.size, np.nan)
         if config.fit.pseudo_data:
-            self._source = SimulationSource(problem.sampler(), 1, config.seed, config.pseudo_data)
+            self._source = SimulationSource(problem.sampler(comm), 1, config.seed, config.pseudo_data)
             self._slice = max(1, SLICE_SITES // (problem.lattice.sites * self._source.sweeps))
         else:
             self._source = BindingSource(problem.binding, 1, config.seed)

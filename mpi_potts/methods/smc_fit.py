@@ -57,7 +57,7 @@ class SmcFit(Fit):
         problem, config = self.problem, self.problem.config
         if config.fit.pseudo_data:
             keys = config.pseudo_data
-            return SimulationSource(problem.sampler(), config.smc.replicates, config.seed, keys)
+            return SimulationSource(problem.sampler(self.comm), config.smc.replicates, config.seed, keys)
         return BindingSource(problem.binding, config.smc.replicates, config.seed)
 
     def _iterate(self):
