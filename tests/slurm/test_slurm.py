@@ -1,0 +1,113 @@
+"""jobscripts/slurm on a real Slurm: signals, requeues, dependencies, arrays; the same bits in the end."""
+
+import pytest
+from cluster import wait_for
+from jobs import IMAGES, SCRIPTS, assert_same_bits, edited, image_options
+
+JOB, CHAIN = SCRIPTS / "slurm" / "job.sh", SCRIPTS / "slurm" / "chain.sh"
+LAUNCHERS = {
+    "mpirun": ('launch=(mpirun -n "$SLURM_NTASKS")', "--batch"),
+    "srun": ("launch=(srun --mpi=pmix --kill-on-bad-exit=1)", "--batch"),
+    "srun, to its ranks": ("launch=(srun --mpi=pmix --kill-on-bad-exit=1)", "--verbose"),
+}
+
+
+def submit(cluster, work, job, *arguments, options=()):
+    size = ("--ntasks=2", "--time=30", "--output=log")
+    return cluster.run("sbatch", "--parsable", *size, *options, job, *arguments, cwd=work)
+
+
+def log(work, name="log"):
+    return (work / name).read_text() if (work / name).exists() else ""
+
+
+def stop_when(cluster, job, ready, message, how="--batch"):
+    """Send USR1 as soon as the job is so far; then it must come back as a job that waits."""
+    wait_for(ready, 240, message)
+    cluster.run("scancel", how, "--signal=USR1", job)
+    assert cluster.wait(job, "PENDING", "COMPLETED", "FAILED")["JobState"] == "PENDING", message()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_stopped_by_a_signal_a_job_comes_back_and_gives_the_same_bits(cluster, reference, work, launcher):
+    launch, how = LAUNCHERS[launcher]
+    script = edited(JOB, work / "job.sh", launch=launch)
+    job = submit(cluster, work, script, "run", "input.toml", *image_options("000"))
+    stop_when(cluster, job, lambda: log(work).count(" epsilon ") >= 3, lambda: log(work), how)
+    assert "SIGUSR1 received" in log(work)
+    assert not (work / "fit_000" / "result.h5").exists()
+    cluster.release(job)
+    done = cluster.wait(job, "COMPLETED", "FAILED", "CANCELLED")
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), log(work)
+    assert "start 0: " in log(work) and "start 1: " in log(work)
+    assert_same_bits(work, reference, "binding.h5", "mpi_potts binding")
+    assert_same_bits(work, reference, "fit_000/result.h5", "mpi_potts result")
+
+
+def test_a_chain_waits_through_a_restart_and_fits_an_array_of_images(cluster, reference, work):
+    chain = edited(
+        CHAIN,
+        work / "chain.sh",
+        input="input=input.toml",
+        images=f"images=0-{IMAGES - 1}%2",
+        image="image=images/image_{}.h5",
+        output="output=fit_{}",
+        job=f"job={JOB}",
+        precompute_options="precompute_options=(--ntasks=2 --time=30 --output=log)",
+        fit_options="fit_options=(--ntasks=1 --time=30)",
+    )
+    precompute, fits = [line.split()[-1] for line in cluster.run("bash", chain, cwd=work).splitlines()]
+    # The lock is taken when the program has begun to listen.
+    stop_when(cluster, precompute, (work / ".binding.lock").exists, lambda: log(work))
+    assert cluster.job(fits)["Reason"] == "Dependency"
+    cluster.wait_until_empty()
+    assert cluster.job(precompute)["Restarts"] == "1"
+    assert_same_bits(work, reference, "binding.h5", "mpi_potts binding")
+    for number in range(IMAGES):
+        assert "exit code 0" in log(work, f"fit-{fits}_{number}.log")
+        assert_same_bits(work, reference, f"fit_{number:03d}/result.h5", "mpi_potts result")
+
+
+def test_a_failure_is_not_put_back_and_removes_what_waits_for_it(cluster, work):
+    first = submit(cluster, work, JOB, "precompute", "absent.toml")
+    waits = (f"--dependency=afterok:{first}", "--kill-on-invalid-dep=yes")
+    second = submit(cluster, work, JOB, "fit", "absent.toml", options=waits)
+    assert cluster.wait(first, "COMPLETED", "FAILED")["ExitCode"] == "2:0"
+    assert cluster.wait(second, "CANCELLED", "COMPLETED", "FAILED")["JobState"] == "CANCELLED"
+    assert "absent.toml: cannot be read" in log(work)
+
+
+def test_a_launcher_that_starts_no_rank_is_a_failure_whatever_it_returns(cluster, work):
+    job = submit(cluster, work, edited(JOB, work / "job.sh", launch="launch=(true)"), "run", "input.toml")
+    assert cluster.wait(job, "COMPLETED", "FAILED")["ExitCode"] == "1:0"
+
+
+def test_at_the_time_limit_a_job_comes_back_as_often_as_it_may(cluster, work):
+    script = edited(JOB, work / "job.sh", restarts="restarts=1")
+    job = submit(cluster, work, script, "precompute", "input.toml", "--max-hours", "1e-6")
+    cluster.wait_until_empty()
+    ended = cluster.job(job)
+    assert (ended["ExitCode"], ended["Restarts"]) == ("75:0", "1"), log(work)
+    assert log(work).count("the time limit (--max-hours) is near") == 2
+    assert "not put back: 1 restarts were enough" in log(work)
+
+
+def test_the_program_gets_a_clock_one_thread_and_a_cache_of_the_node(cluster, work):
+    program = work / "mpi-potts"
+    program.write_text(
+        '#!/bin/bash\nmkdir -p "$NUMBA_CACHE_DIR"\n'
+        'echo "$*; $NUMBA_CACHE_DIR; $NUMBA_NUM_THREADS $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS"\n'
+    )
+    program.chmod(0o755)
+    (work / "tmp").mkdir()
+    changes = f"--export=ALL,NUMBA_CACHE_DIR=,TMPDIR={work}/tmp,PATH={work}:{cluster.environment['PATH']}"
+    job = submit(cluster, work, JOB, "run", "a b", "{}", options=(changes, "--array=7"))
+    cluster.wait_until_empty()
+    said = [line for line in log(work).splitlines() if "; " in line]
+    arguments, cache, threads = said[0].split("; ")
+    hours = float(arguments.split()[2])
+    assert arguments == f"run --max-hours {hours:.4f} a b 007"
+    assert 0.45 < hours <= 0.5
+    assert threads == "1 1 1"
+    assert cache.startswith(f"{work}/tmp/numba-")
+    assert not list((work / "tmp").glob("numba-*")), job
