@@ -52,9 +52,14 @@ def replace(temporary: Path, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, on one rank."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically, on one rank."""
     temporary = temporary_name(path)
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(data)
         replace(temporary, path)
     except OSError as error:
         raise refusal(path, error) from error
