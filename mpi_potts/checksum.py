@@ -2,7 +2,7 @@
 
 The checksum is the SHA-256 of the attributes and of the SHA-256 of every row of every dataset.
 Names and row numbers give the order, so that each rank can do its own rows.  Left out is what may differ
-between equal results: the times, and which writer was used.
+between equal results: the times, which writer was used, and where the input lay.
 
 The seal stands in the first bytes of the file, a user block that HDF5 skips: the SHA-256 of all that follows.
 The HDF5 library may hang or crash on damaged metadata, so the bytes are checked before it sees them.
@@ -19,7 +19,7 @@ import numpy as np
 from .errors import InputError
 
 # The last part of a name that is left out, in attributes and datasets.
-VOLATILE = ("checksum", "writer", "created", "seconds")
+VOLATILE = ("checksum", "writer", "created", "seconds", "input_directory")
 
 # The size of the user block, the smallest that HDF5 allows, and how it begins.
 SEAL_BYTES = 512

@@ -209,6 +209,8 @@ def attributes(found: Outcome) -> dict[str, Any]:
         "warnings": "\n".join(found.warnings),
         "seed": config.seed,
         "input": config.text,
+        # Paths in the input are relative to it: `report` reads the image again.
+        "input_directory": str(config.path.parent.resolve()),
         "overrides": "\n".join(config.overrides),
         "labels": config.model.labels,
         "shape": list(lattice.shape),
