@@ -1,10 +1,11 @@
-"""`mpi-potts run INPUT.toml`: the main job: a binding function, unless a valid one is there, and the fit."""
+"""`mpi-potts run INPUT.toml`: the main job: a binding function unless a valid one is there, fit, report."""
 
 from ..config import Config
 from ..control import Control
+from ..fit_file import Paths
 from ..methods.problem import Problem, needs_binding
 from ..parallel import Comm, on_root
-from . import fit, precompute
+from . import fit, precompute, report
 
 
 def execute(comm: Comm, config: Config, options) -> int:
@@ -15,4 +16,5 @@ def execute(comm: Comm, config: Config, options) -> int:
         if needs_binding(config):
             binding = precompute.obtain(comm, config, lattice, control, options.quiet)
         fit.fit_image(comm, Problem(config, image, lattice, binding), control, options)
+    report.after(comm, Paths(config.output).result)
     return 0

@@ -1,0 +1,43 @@
+"""`mpi-potts report RESULT.h5`: a page with figures, and maps of the labels, beside the result."""
+
+import importlib.util
+from pathlib import Path
+
+from ..errors import InputError
+from ..parallel import Comm, on_root
+
+INSTALL = "pip install 'mpi_potts[figures]'"
+
+
+def execute(comm: Comm, config: None, options) -> int:
+    """Write the report on rank 0; the other ranks wait."""
+    directory = None if options.output is None else Path(options.output)
+    _say(comm, on_root(comm, _write, Path(options.target), directory, options.set))
+    return 0
+
+
+def after(comm: Comm, result: Path) -> None:
+    """The report at the end of a run, or how to get it; collective."""
+    _say(comm, on_root(comm, lambda: _write(result) if drawable() else f"no report: {_missing()}"))
+
+
+def drawable() -> bool:
+    """Whether this installation has what the figures need."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def _write(path, directory=None, places=()):
+    if not drawable():
+        raise InputError(f"{path}: {_missing()}")
+    from .. import report
+
+    return report.write(path, directory, places)
+
+
+def _missing():
+    return f"the figures need the package matplotlib, which is not installed: {INSTALL}"
+
+
+def _say(comm, text):
+    if comm.rank == 0:
+        print(text, flush=True)
