@@ -214,6 +214,21 @@ def test_methods_agree_on_a_hidden_image(image, method):
     assert attributes["method"] == method
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "sampler, start, sweeps", [("gibbs", "current", 500), ("swendsen-wang", "random", 100)]
+)
+def test_exchange_at_full_length_agrees_with_path_near_the_transition(tmp_path, sampler, start, sweeps):
+    _, values = image_of(0.95, [-1.0, 0.0, 1.0], [0.5, 0.5, 0.5], shape=(48, 48), number=9)
+    path = write_input(tmp_path, values, chains=2, final_sweeps=6000)
+    keys = {"precompute.file": f'"{tmp_path / "binding.h5"}"', "precompute.iterations": 2000}
+    keys |= {"exchange.iterations": 4000, "exchange.burn_in": 500, "exchange.auxiliary_sweeps": sweeps}
+    keys |= {"exchange.auxiliary_sampler": sampler, "exchange.auxiliary_start": start}
+    fits = [run_fit(ALONE, path, tmp_path / m, sets(keys | {"fit.method": m})) for m in ("path", "exchange")]
+    mean, error = zip(*(_mean_and_error(arrays, "beta") for _, arrays in fits))
+    assert abs(mean[0] - mean[1]) < 4.0 * np.hypot(*error)
+
+
 def _mean_and_error(arrays, name):
     draws = arrays[f"marginal/{name}"]
     return draws.mean(), draws.std() / np.sqrt(arrays[f"diagnostics/{name}"][1])
