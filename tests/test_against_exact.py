@@ -257,7 +257,7 @@ def test_the_ising_moments_of_the_paper_s_plane_are_those_of_the_determinant():
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["fast", "general"])
 def test_many_chains_of_two_labels_agree_with_the_ising_model(path):
-    family = [s for seed in range(8) for s in ising_family("swendsen-wang", path, ISING, 6000, 500, seed)]
+    family = [s for seed in range(8) for s in ising_family("swendsen-wang", path, ISING, 4000, 500, seed)]
     hold(family)
 
 
