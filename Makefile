@@ -71,7 +71,7 @@ test-long: $(TEST_VENV)/.kernels
 
 test-slurm: $(TEST_VENV)/.kernels
 	@. scripts/lib.sh && need_packages slurm-wlm munge slurm-wlm-torque shellcheck
-	@$(IN_TEST_VENV) python -m pytest tests/slurm -v -p no:cacheprovider
+	@$(IN_TEST_VENV) python -m pytest tests/slurm -v -p no:cacheprovider $(ARGS)
 
 bench: $(VENV)/.kernels
 	@$(IN_VENV) python -m benchmarks $(ARGS)
