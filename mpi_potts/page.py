@@ -35,12 +35,16 @@ th, td { text-align: left; padding: .25rem 1rem .25rem 0; border-bottom: 1px sol
   vertical-align: top; }
 th { font-weight: 600; border-bottom-color: #999; }
 td.n, th.n { text-align: right; white-space: nowrap; }
+.two table { font-size: .875rem; }
+.two th, .two td { padding-right: .75rem; }
 @media (max-width: 34rem) { table { font-size: .8125rem; } th, td { padding-right: .5rem; } }
 pre { background: #f5f5f5; border: 1px solid #ddd; padding: .75rem; overflow-x: auto; font-size: .8125rem;
   line-height: 1.4; }
 footer { margin: 2rem 0 1rem; font-size: .8125rem; color: #555; overflow-wrap: anywhere; }
 @media print { body { max-width: none; } figure, table { break-inside: avoid; } }
 """
+# Two labels are nearly the same where their means differ by less than this part of their sd, and the sds too.
+ALIKE = 0.25
 # What the parts of an iteration of the SMC do.
 PARTS = {
     "statistic": "label chain, S(z)",
@@ -168,7 +172,16 @@ def noise_rows(result: Result) -> Iterator[tuple[str, ...]]:
         mu, sigma = arrays["noise/mean"][:, j], arrays["noise/sd"][:, j]
         worst = max(arrays["diagnostics/mean"][j, 0], arrays["diagnostics/sd"][j, 0])
         numbers = f"{share:.3f}", with_error(mu.mean(), mu.std()), with_error(sigma.mean(), sigma.std())
-        yield (str(j + 1), *numbers, f"{worst:.3f}", settled(worst, result.attributes["chains"]))
+        words = ", ".join([settled(worst, result.attributes["chains"]), *_twins(result, j)])
+        yield (str(j + 1), *numbers, f"{worst:.3f}", words)
+
+
+def _twins(result, j):
+    """Labels with nearly the same noise as label j: fewer labels would explain the image as well."""
+    mu, sigma = result.arrays["noise/mean"].mean(axis=0), result.arrays["noise/sd"].mean(axis=0)
+    near = (np.abs(mu - mu[j]) < ALIKE * sigma[j]) & (np.abs(np.log(sigma / sigma[j])) < ALIKE)
+    for i in np.flatnonzero(near & (np.arange(mu.size) != j)):
+        yield f"nearly the same as label {i + 1}"
 
 
 def with_error(value: float, error: float) -> str:

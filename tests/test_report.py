@@ -162,6 +162,17 @@ def test_rhat_in_words():
     assert page.settled(np.nan, 2) == "too few draws to tell"
 
 
+def test_labels_with_the_same_noise_are_pointed_out(copied):
+    found = report.load(copied)
+    assert not any("nearly the same" in row[-1] for row in page.noise_rows(found))
+    for name in ("noise/mean", "noise/sd"):
+        found.arrays[name][:, 1] = 1.01 * found.arrays[name][:, 0]
+    words = [row[-1] for row in page.noise_rows(found)]
+    assert "nearly the same as label 2" in words[0]
+    assert "nearly the same as label 1" in words[1]
+    assert "nearly the same" not in words[2]
+
+
 def test_an_image_that_was_changed_or_is_gone_is_left_out_and_said(hidden, copied, tmp_path):
     source = hidden.parents[1] / "image.npy"
     pixels = np.load(source)
