@@ -2,8 +2,11 @@
 
 The posterior of beta is reported up to twice: for fixed labels, observed or the last z of an SMC as in the
 paper, and marginal over z, by the chains of a hidden image.  Every number comes with its diagnostic:
-effective sample sizes, R-hat, and the part of the error of beta that comes from the binding function.  An
-error d in the mean of S moves beta by d / Var(S | beta), the slope of the mean being the variance.
+effective sample sizes, R-hat, and the part of the error of beta that comes from the binding function.
+
+An error d in the mean of S moves beta by d / Var(S | beta) where S is fixed, the slope of the mean being the
+variance.  The labels of a hidden image follow beta, so it moves farther: an error d of the mean multiplies
+p(beta | y) by exp(-d beta), which moves its mean by d Var(beta | y).
 """
 
 from dataclasses import dataclass
@@ -88,7 +91,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
         else:
             particles = of_chains
     best = marginal or particles
-    error = _binding_error(fit.problem.binding, best.mean)
+    error = _binding_error(fit.problem.binding, best, hidden=marginal is not None)
     warnings = _warnings(fit, best, diagnostics, error)
     return Outcome(fit, particles, marginal, draws, probability, shares, diagnostics, error, tuple(warnings))
 
@@ -141,13 +144,14 @@ def _diagnostics(draws: Draws) -> dict[str, np.ndarray]:
     return found
 
 
-def _binding_error(binding, beta: float) -> float:
+def _binding_error(binding, beta: Summary, hidden: bool) -> float:
     """The standard error of beta that the binding function brings; none where there is none."""
     if binding is None:
         return 0.0
-    _, sd = binding.moments(np.array([beta]))
-    error, _ = binding.standard_errors(np.array([beta]))
-    return float(error[0] / sd[0] ** 2) if sd[0] > 0.0 else np.inf
+    error, sd = binding.standard_errors(beta.mean)[0], binding.moments(beta.mean)[1]
+    if hidden:
+        return float(error * beta.sd**2)
+    return float(error / sd**2) if sd > 0.0 else np.inf
 
 
 def _warnings(fit, beta: Summary, diagnostics, binding_error):

@@ -1,0 +1,66 @@
+"""The numbers of an outcome that are formulas: how far an error of the binding function moves beta."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mpi_potts.binding import Binding
+from mpi_potts.exact import Exact
+from mpi_potts.lattice import Lattice
+from mpi_potts.methods.outcome import Summary, _binding_error
+
+LATTICE, K = Lattice((3, 4)), 2
+GRID = np.linspace(0.0, 1.5, 1501)
+
+
+def binding():
+    """The exact moments, each mean with the same standard error."""
+    mean, sd = Exact(LATTICE, K).moments(GRID)
+    zero = np.zeros(GRID.size)
+    return Binding(
+        GRID,
+        mean,
+        sd,
+        mean_se=zero + 0.02,
+        sd_se=zero,
+        tau=zero + 1.0,
+        flag=zero,
+        labels=K,
+        shape=LATTICE.shape,
+        neighbourhood="first",
+        sites=LATTICE.sites,
+        edges=LATTICE.edges,
+        lattice=LATTICE.digest,
+        sampler="exact",
+        iterations=1,
+        burn_in=0,
+        seed=0,
+        starts="random",
+        interpolation="linear",
+    )
+
+
+def posterior(log_normaliser):
+    """Mean and sd of beta given an image of labels 0 and 1 with noise of sd 0.7, by all labellings."""
+    y = np.array([[0.1, 0.3, 1.2, 1.4], [0.0, -0.3, 0.8, 1.6], [0.5, 0.4, 0.2, 0.9]])
+    labellings = [np.array(z).reshape(LATTICE.shape) for z in product(range(K), repeat=LATTICE.sites)]
+    statistic = np.array([LATTICE.statistic(z) for z in labellings])
+    likelihood = np.array([-(((y - z) / 0.7) ** 2).sum() / 2 for z in labellings])
+    joint = np.exp(np.multiply.outer(GRID, statistic) - log_normaliser[:, None] + likelihood)
+    density = joint.sum(axis=1)
+    mean = np.average(GRID, weights=density)
+    return mean, np.sqrt(np.average((GRID - mean) ** 2, weights=density))
+
+
+def test_an_error_of_the_mean_moves_the_beta_of_a_hidden_image_as_far_as_is_said():
+    exact, table = Exact(LATTICE, K).log_normaliser(GRID), binding()
+    mean, sd = posterior(exact)
+    error = table.standard_errors(mean)[0]
+    moved = mean - posterior(exact + error * GRID)[0]
+    summary = Summary(mean, sd, mean, mean, mean, 1.0, 1.0)
+    assert _binding_error(table, summary, hidden=True) == pytest.approx(moved, rel=0.02)
+
+
+def test_without_a_binding_function_there_is_no_such_error():
+    assert _binding_error(None, Summary(0.5, 0.1, 0.3, 0.5, 0.7, 1.0, 1.0), hidden=True) == 0.0
