@@ -37,7 +37,11 @@ th { font-weight: 600; border-bottom-color: #999; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 .two table { font-size: .875rem; }
 .two th, .two td { padding-right: .75rem; }
-@media (max-width: 34rem) { table { font-size: .8125rem; } th, td { padding-right: .5rem; } }
+@media (max-width: 34rem) {
+  table, .two table { font-size: .8125rem; }
+  th, td, .two th, .two td { padding-right: .5rem; }
+  td.n { white-space: normal; }
+}
 pre { background: #f5f5f5; border: 1px solid #ddd; padding: .75rem; overflow-x: auto; font-size: .8125rem;
   line-height: 1.4; }
 footer { margin: 2rem 0 1rem; font-size: .8125rem; color: #555; overflow-wrap: anywhere; }
