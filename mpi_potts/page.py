@@ -194,8 +194,8 @@ def with_error(value: float, error: float) -> str:
         return f"{value:.5g}"
     digits = int(1 - np.floor(np.log10(error)))
     if not 0 <= digits <= 9:
-        return f"{value:.5g} \u00b1 {error:.2g}"
-    return f"{value:.{digits}f} \u00b1 {error:.{digits}f}"
+        return f"{value:.5g} \u00b1\u00a0{error:.2g}"
+    return f"{value:.{digits}f} \u00b1\u00a0{error:.{digits}f}"
 
 
 def settled(rhat: float, chains: int) -> str:
