@@ -34,6 +34,7 @@ COMMANDS = (
     ("precompute", "INPUT.toml", "compute, continue or extend the binding function"),
     ("fit", "INPUT.toml", "fit the model to an image, with the binding function that is there"),
     ("run", "INPUT.toml", "the main job: precompute unless a valid one is there, fit, report"),
+    ("study", "INPUT.toml", "fit many simulated images by many methods, and compare them in one table"),
     ("report", "RESULT.h5", "write a page with figures, and maps of the labels, beside a result"),
     ("inspect", "FILE.h5", "say what is in a file of this program, in a page"),
     ("check", "INPUT.toml", "validate only; print the plan, memory per rank and estimated time"),

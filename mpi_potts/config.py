@@ -13,7 +13,7 @@ from pathlib import Path
 from . import schema
 from .errors import InputError
 from .lattice import NEIGHBOURHOODS
-from .method_keys import SAMPLERS, ExchangeKeys, PseudoDataKeys, RejectionKeys
+from .method_keys import SAMPLERS, ExchangeKeys, PseudoDataKeys, RejectionKeys, StudyKeys
 from .schema import (
     Choice,
     Either,
@@ -217,6 +217,7 @@ class Config:
     rejection: RejectionKeys = key(Table(RejectionKeys), RejectionKeys(), "ABC rejection")
     pseudo_data: PseudoDataKeys = key(Table(PseudoDataKeys), PseudoDataKeys(), "simulated pseudo-data")
     simulate: SimulateKeys = key(Table(SimulateKeys), SimulateKeys(), "synthetic images")
+    study: StudyKeys = key(Table(StudyKeys), StudyKeys(), "many images, many methods")
     run: RunKeys = key(Table(RunKeys), RunKeys(), "checkpoints and files")
     path: Path = field(default=Path())
     text: str = field(default="", repr=False)

@@ -1,8 +1,8 @@
-"""The tables of the input file for the methods that SMC-ABC is compared with; declared as in config.py."""
+"""The tables of the input file for the comparison of SMC-ABC with other methods; declared as in config.py."""
 
 from dataclasses import dataclass
 
-from .schema import Choice, Flag, Integer, Number, key
+from .schema import Choice, Flag, Integer, Items, Number, Text, key
 
 SAMPLERS = ("swendsen-wang", "gibbs")
 
@@ -35,3 +35,28 @@ class RejectionKeys:
 class PseudoDataKeys:
     burn_in: int = key(Integer(0), 500, "Swendsen-Wang sweeps from a random start before the first statistic")
     spacing: int = key(Integer(1), 1, "sweeps from one statistic of a particle to the next")
+
+
+# A method, or with "-pseudo" its form with simulated pseudo-data.
+STUDIED = (
+    "smc-abc",
+    "smc-abc-pseudo",
+    "path",
+    "synthetic",
+    "exchange",
+    "pseudolikelihood",
+    "rejection",
+    "rejection-pseudo",
+)
+
+
+@dataclass(frozen=True)
+class StudyKeys:
+    methods: tuple[str, ...] = key(Items(Choice(*STUDIED)), ("smc-abc", "path"), "they fit each image")
+    changes: tuple[str, ...] = key(
+        Items(Text()), (), '"METHOD table.key=value": what one method has different from the input'
+    )
+    images_from: int = key(Integer(0), 0, "first image of this job; for jobs that share a study")
+    images_to: int | None = key(Integer(1), None, "the image after the last of this job; all by default")
+    draws: int = key(Integer(1), 99, "thinned draws among which the true beta is ranked")
+    bins: int = key(Integer(2), 20, "largest number of bins of the ranks' histogram")

@@ -50,6 +50,7 @@ class Purpose(IntEnum):
     PSEUDO_START = 25
     PSEUDO_SWEEP = 26
     REJECTION = 27
+    STUDY = 28
 
 
 @njit(inline="always")

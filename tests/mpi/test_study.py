@@ -1,0 +1,73 @@
+"""A study on any number of ranks, and one that some ranks began and others ended, is that of one rank."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pytest
+from fitting import options, same_bits
+from mpi4py import MPI
+
+from mpi_potts import config, parallel, store
+from mpi_potts.commands import study as command
+from mpi_potts.control import Control
+from mpi_potts.errors import InputError, Interrupted
+from mpi_potts.methods.study_fit import Study
+
+INPUT = Path(__file__).resolve().parent.parent.parent / "inputs" / "study_small.toml"
+
+
+def run(comm, output, *changes):
+    command.execute(comm, config.load(INPUT, changes, output), options())
+    return parallel.on_root(comm, store.read, output / "study.h5", command.TABLE, command.VERSION)
+
+
+class StopLast(Control):
+    """The last rank alone is asked to stop, at its n-th look."""
+
+    def __init__(self, comm, looks):
+        super().__init__()
+        self._last, self._left = comm.rank == comm.size - 1, looks
+
+    @property
+    def stop(self):
+        self._left -= 1
+        return self._last and self._left < 0
+
+
+def begin(comm, output, looks):
+    settings = config.load(INPUT, (), output)
+    methods, lattice = command.prepare(settings)
+    with Control() as control:
+        binding = command.precompute.obtain(comm, settings, lattice, control, True)
+    with StopLast(comm, looks) as control:
+        command.work(comm, Study(settings, methods, lattice, binding), control, options())
+
+
+def test_any_number_of_ranks_gives_the_same_bits(comm, directory):
+    if comm.rank == 0:
+        alone = run(MPI.COMM_SELF, directory / "alone")
+    comm.Barrier()
+    attributes, arrays = run(comm, directory / "together")
+    if comm.rank == 0:
+        assert same_bits(alone[1], arrays) == []
+        assert alone[0]["checksum"] == attributes["checksum"]
+
+
+@pytest.mark.parametrize("looks", [0, 3])
+def test_what_many_ranks_began_one_rank_ends_with_the_same_bits(comm, directory, looks):
+    with pytest.raises(Interrupted):
+        begin(comm, directory / "begun", looks)
+    comm.Barrier()
+    if comm.rank == 0:
+        assert not (directory / "begun" / "study.h5").exists()
+        _, ended = run(MPI.COMM_SELF, directory / "begun")
+        _, alone = run(MPI.COMM_SELF, directory / "alone")
+        assert same_bits(alone, ended) == []
+
+
+def test_a_part_of_another_input_is_refused_on_all_ranks(comm, directory):
+    run(comm, directory / "study", "simulate.images=2")
+    with pytest.raises(InputError, match=r"image_000.*study\.draws"):
+        run(comm, directory / "study", "study.draws=9")

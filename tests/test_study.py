@@ -1,0 +1,253 @@
+"""Scores of draws made by hand, the test of uniform ranks, a small study that is stopped and continued."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fitting import options, same_bits
+from launch import finish, launch, start
+from scipy import stats
+
+from mpi_potts import config, parallel, store, study
+from mpi_potts.commands import study as command
+from mpi_potts.control import Control
+from mpi_potts.errors import InputError, Interrupted
+from mpi_potts.methods import study_fit
+from mpi_potts.study import PROBABILITIES, Fits
+
+INPUT = Path(__file__).resolve().parent.parent / "inputs" / "study_small.toml"
+
+
+def posteriors(truth, centre, sd, seed=0, draws=99):
+    """Normal posteriors of given centres: their exact quantiles, and ranks among draws from them."""
+    generator = np.random.default_rng(seed)
+    sample = centre[:, None] + sd * generator.normal(size=(truth.size, draws))
+    n = truth.size
+    return Fits(
+        "normal",
+        truth,
+        centre,
+        np.full(n, sd),
+        centre[:, None] + sd * stats.norm.ppf(PROBABILITIES),
+        np.full(n, 10.0),
+        (sample < truth[:, None]).sum(axis=1),
+        np.full(n, 2.0),
+        np.full(n, 3.0),
+        draws,
+    )
+
+
+def gaussian_study(n, sd):
+    """Truth N(0, 1), datum N(truth, 1): the posterior is N(datum / 2, 1 / 2), given with any sd."""
+    generator = np.random.default_rng(4)
+    truth = generator.normal(size=n)
+    return posteriors(truth, (truth + generator.normal(size=n)) / 2.0, sd)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 9, 19, 99])
+@pytest.mark.parametrize("x", [0.0, 0.01, 0.5, 3.0, 20.0, 120.0])
+def test_the_chi_square_distribution_is_that_of_scipy(degrees, x):
+    expected = stats.chi2.sf(x, degrees)
+    assert study.chi_square_survival(x, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+
+
+def test_scores_of_draws_made_by_hand():
+    truth = np.array([0.1, 0.5, 0.9, 0.4])
+    row = study.scores(posteriors(truth, truth + np.array([0.1, -0.1, 0.1, 0.3]), 0.1), 20)
+    assert row.images == 4
+    assert row.bias == pytest.approx(0.1)
+    assert row.bias_error == pytest.approx(np.std([0.1, -0.1, 0.1, 0.3], ddof=1) / 2.0)
+    assert row.rmse == pytest.approx(math.sqrt((3 * 0.01 + 0.09) / 4))
+    # One sd from the centre is outside the 50 % interval and inside the 95 % interval, three are in neither.
+    assert (row.cover_50, row.cover_95) == (0.0, 0.75)
+    assert row.cover_95_error == pytest.approx(math.sqrt(0.95 * 0.05 / 4))
+    assert (row.ess, row.cpu_seconds, row.elapsed_seconds) == (10.0, 2.0, 3.0)
+
+
+def test_a_right_posterior_passes():
+    row = study.scores(gaussian_study(1000, math.sqrt(0.5)), 20)
+    assert row.rank_bins == 20
+    assert row.rank_p > study.PASSES
+    assert abs(row.cover_95 - 0.95) < 3.0 * row.cover_95_error
+    assert abs(row.cover_50 - 0.5) < 3.0 * row.cover_50_error
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.4])
+def test_a_posterior_too_narrow_or_too_wide_fails(factor):
+    row = study.scores(gaussian_study(1000, factor * math.sqrt(0.5)), 20)
+    assert row.rank_p < study.PASSES
+    assert abs(row.cover_50 - 0.5) > 3.0 * row.cover_50_error
+
+
+def test_the_test_of_uniform_ranks_fails_as_often_as_it_says():
+    generator = np.random.default_rng(5)
+    p = [study.uniformity(np.bincount(generator.integers(0, 20, 400), minlength=20))[1] for _ in range(2000)]
+    for level in (0.05, 0.5):
+        assert np.mean(np.array(p) < level) == pytest.approx(level, abs=4.0 * math.sqrt(level / 2000) + 0.01)
+
+
+def test_every_bin_of_the_histogram_has_as_many_ranks_and_enough_images():
+    assert study.number_of_bins(400, 100, 20) == 20
+    assert study.number_of_bins(20, 100, 20) == 4
+    assert study.number_of_bins(4, 20, 20) == 1
+    assert study.histogram(np.arange(100), 99, 20).tolist() == [5] * 20
+    assert math.isnan(study.uniformity(np.array([4]))[1])
+
+
+def test_thinned_draws_are_spread_over_all_chains():
+    draws = np.arange(4000.0).reshape(4, 1000)
+    assert study.thinned(draws, 8).tolist() == [250, 750, 1250, 1750, 2250, 2750, 3250, 3750]
+    assert study.thinned(draws[:1, :3], 3).tolist() == [0, 1, 2]
+
+
+def run(output, *changes, control=None, fresh=False):
+    """The study as the command does it, on one rank; returns the datasets of its table."""
+    settings = config.load(INPUT, changes, output)
+    chosen = options(fresh=fresh)
+    if control is None:
+        command.execute(parallel.ALONE, settings, chosen)
+        return store.read(output / "study.h5", command.TABLE, command.VERSION)[1]
+    methods, lattice = command.prepare(settings)
+    with Control() as quiet:
+        binding = command.precompute.obtain(parallel.ALONE, settings, lattice, quiet, True)
+    plan = study_fit.Study(settings, methods, lattice, binding)
+    with control:
+        command.work(parallel.ALONE, plan, control, chosen)
+    return None
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The small study, not interrupted."""
+    output = tmp_path_factory.mktemp("whole")
+    return output, run(output)
+
+
+def test_the_table_has_both_posteriors_of_smc_abc(whole):
+    output, arrays = whole
+    names = {name.partition("/")[0] for name in arrays}
+    assert names == {"path", "smc-abc particles", "smc-abc marginal"}
+    text = (output / "study.txt").read_text()
+    assert all(name in text for name in names)
+    lines = (output / "study.csv").read_text().splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("method,images,bias")
+
+
+def test_the_truth_is_that_of_simulated_images(whole):
+    _, arrays = whole
+    truth = arrays["path/truth"]
+    assert np.array_equal(truth, arrays["smc-abc particles/truth"])
+    assert np.unique(truth).size == 4
+    assert ((truth > 0.0) & (truth < 1.2)).all()
+    assert (arrays["path/rank"] <= 19).all()
+
+
+class StopAt(Control):
+    """Asked to stop at the n-th look, by the clock."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self._left = looks
+
+    @property
+    def stop(self):
+        self._left -= 1
+        return self._left < 0
+
+
+@pytest.mark.parametrize("looks", [0, 2, 15])
+def test_a_study_stopped_anywhere_goes_on_to_the_same_bits(whole, tmp_path, looks):
+    with pytest.raises(Interrupted):
+        run(tmp_path, control=StopAt(looks))
+    assert not (tmp_path / "study.h5").exists()
+    assert bool(list(tmp_path.glob("image_*/*/checkpoint.h5"))) == (looks > 0)
+    assert same_bits(whole[1], run(tmp_path)) == []
+
+
+def test_a_fit_that_is_there_is_not_done_again(whole):
+    output, arrays = whole
+    parts = {path: path.stat().st_mtime_ns for path in output.glob("image_*/*.h5")}
+    assert len(parts) == 8
+    again = run(output)
+    assert {path: path.stat().st_mtime_ns for path in parts} == parts
+    assert all(np.array_equal(arrays[name], again[name]) for name in arrays)  # the times as well
+
+
+def test_jobs_that_share_a_study_make_the_same_table(whole, tmp_path, capsys):
+    for first in (2, 0):
+        settings = config.load(
+            INPUT, [f"study.images_from={first}", f"study.images_to={first + 2}"], tmp_path
+        )
+        assert not (tmp_path / "study.h5").exists()
+        command.execute(parallel.ALONE, settings, options())
+        said = capsys.readouterr().out
+        assert ("4 fits of other images are not there yet" in said) == (first == 2)
+    _, arrays = store.read(tmp_path / "study.h5", command.TABLE, command.VERSION)
+    assert same_bits(whole[1], arrays) == []
+
+
+def test_images_and_methods_can_be_added(whole, tmp_path):
+    few = run(tmp_path, "simulate.images=2", 'study.methods=["path"]')
+    assert few["path/mean"].size == 2
+    assert same_bits(whole[1], run(tmp_path)) == []
+
+
+def test_a_part_of_another_input_is_refused_by_what_differs(whole):
+    output, _ = whole
+    with pytest.raises(InputError, match=r"fit\.final_sweeps"):
+        run(output, "fit.final_sweeps=300")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('study.changes=["exchange exchange.iterations=9"]', "one of study.methods"),
+        ('study.changes=["path smc.particle=9"]', "from study.changes.*did you mean particles"),
+        ('study.changes=["path model.labels=2"]', "model|labels"),
+        ("study.images_from=4", "from < to <= 4"),
+        ('study.methods=["path", "path"]', "each once"),
+        ('study.methods=["rejection"]', "observed labels"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(change, said):
+    with pytest.raises(InputError, match=said):
+        command.prepare(config.load(INPUT, [change]))
+
+
+def test_changes_are_of_one_method_and_extrapolated(tmp_path):
+    changes = [
+        'study.methods=["exchange", "smc-abc-pseudo", "pseudolikelihood"]',
+        'study.changes=["exchange exchange.iterations=40", "exchange exchange.burn_in=10", '
+        '"exchange exchange.auxiliary_sweeps=5", "smc-abc-pseudo smc.particles=20", '
+        '"smc-abc-pseudo fit.final_sweeps=0", "pseudolikelihood fit.final_sweeps=20"]',
+        "pseudo_data.burn_in=10",
+        "smc.max_iterations=3",
+        "simulate.images=2",
+    ]
+    arrays = run(tmp_path, *changes)
+    names = {name.partition("/")[0] for name in arrays}
+    assert names == {"exchange", "smc-abc-pseudo particles", "pseudolikelihood"}
+    text = (tmp_path / "study.txt").read_text()
+    assert "exchange ran at reduced size: without study.changes it simulates 2.5e+05 times" in text
+    assert "smc-abc-pseudo ran at reduced size: without study.changes it simulates 10 times" in text
+    assert text.count("extrapolated, not measured") == 2
+
+
+def test_observed_labels_are_studied_too(tmp_path):
+    changes = ['image.kind="labels"', 'study.methods=["path", "rejection", "exchange"]']
+    changes += ["exchange.iterations=60", "exchange.burn_in=20", "exchange.auxiliary_sweeps=10"]
+    arrays = run(tmp_path, *changes, "rejection.draws=200", "rejection.quantile=0.1")
+    assert {name.partition("/")[0] for name in arrays} == {"path", "rejection", "exchange"}
+
+
+def test_the_clock_stops_the_program_and_it_goes_on(whole, tmp_path):
+    arguments = ["study", INPUT, "--output", tmp_path, "--quiet"]
+    stopped = launch([*arguments, "--max-hours", "1e-9"], ranks=2)
+    assert stopped.code == 75, stopped.stderr
+    ended = finish(start(arguments, ranks=2))
+    assert ended.code == 0, ended.stderr
+    assert "smc-abc particles" in ended.stdout
+    _, arrays = store.read(tmp_path / "study.h5", command.TABLE, command.VERSION)
+    assert same_bits(whole[1], arrays) == []
