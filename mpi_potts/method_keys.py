@@ -54,7 +54,7 @@ STUDIED = (
 class StudyKeys:
     methods: tuple[str, ...] = key(Items(Choice(*STUDIED)), ("smc-abc", "path"), "they fit each image")
     changes: tuple[str, ...] = key(
-        Items(Text()), (), '"METHOD table.key=value": what one method has different from the input'
+        Items(Text(), least=0), (), '"METHOD table.key=value": what one method has different from the input'
     )
     images_from: int = key(Integer(0), 0, "first image of this job; for jobs that share a study")
     images_to: int | None = key(Integer(1), None, "the image after the last of this job; all by default")

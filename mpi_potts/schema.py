@@ -127,10 +127,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Items:
-    """A list of values of one kind, `lengths` of them (any positive number of them by default)."""
+    """A list of values of one kind, `lengths` of them (any number from `least` by default)."""
 
     kind: Any
     lengths: tuple[int, ...] = ()
+    least: int = 1
 
     @property
     def accepts(self) -> str:
@@ -138,7 +139,9 @@ class Items:
         return f"a list{how_many}, each {self.kind.accepts}"
 
     def read(self, value: Any) -> tuple:
-        if not isinstance(value, list) or not value or (self.lengths and len(value) not in self.lengths):
+        if not isinstance(value, list) or len(value) < self.least:
+            raise refusal(self)
+        if self.lengths and len(value) not in self.lengths:
             raise refusal(self)
         try:
             return tuple(self.kind.read(item) for item in value)
