@@ -2,8 +2,8 @@
 
 The density may be far narrower than the interval.  Its logarithm is evaluated on a grid, and the grid is
 drawn together around what lies within DROP of the largest value, until that fills half of it.  There a finer
-grid has cells of a small part of a standard deviation.  The logarithm has one maximum (for path sampling and the
-pseudolikelihood it is concave), so none is lost between the points.
+grid has cells of a small part of a standard deviation.  The logarithm has one maximum (for path sampling and
+the pseudolikelihood it is concave), so none is lost between the points.
 """
 
 from collections.abc import Callable

@@ -7,7 +7,8 @@ Given its neighbours and its observation, a site has label j with probability pr
 The weights are powers of two in float32, relative to the largest: `slope` n_j - `curvature`_j (y_i - mu_j)**2
 + `level`_j is the logarithm to base 2.  The square is of the difference, so nothing is lost where |mu_j| is
 large against sigma_j; y should have mean 0 and variance 1.  Relative errors of the weights are below 5e-7, so
-a probability is wrong by less than 3e-7.
+a probability is wrong by less than 3e-7 where some label is within a few sigma of the pixel; the error grows
+with the logarithm of the largest weight, to about 3e-5 where the nearest label is 26 sigma away.
 
 A uniform has 16 bits first.  With T the sum of the weights it lies in a cell of width T / 2**16; a cell that
 holds a threshold (about one in 2**15) is refined by another 52 bits.

@@ -101,11 +101,17 @@ def _particles(fit) -> Summary | None:
     sample, density = fit.particles(), getattr(fit, "density", None)
     if sample is None:
         return None
-    size = weights.ess(sample[1])
+    size = _distinct_ess(*sample)
     if density is not None:
         return Summary(*density.moments(), *density.quantiles(np.array(INTERVAL)).tolist(), size, np.nan)
     low, median, high = weights.quantiles(*sample, np.array(INTERVAL)).tolist()
     return Summary(*weights.moments(*sample), low, median, high, size, np.nan)
+
+
+def _distinct_ess(beta, weight) -> float:
+    """ESS of the distinct particles: copies made by resampling are worth no more than one."""
+    _, copy = np.unique(beta, return_inverse=True)
+    return weights.ess(np.bincount(copy, weights=weight))
 
 
 def _gathered(comm, chains) -> Draws:
