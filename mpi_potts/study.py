@@ -16,11 +16,14 @@ and X^2 = sum (count - n / bins)^2 / (n / bins) is compared with chi-square of b
 import csv
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+# The file of a study, and what it has of each method beside the times.
+FORMAT, VERSION = "mpi_potts study", 1
+COLUMNS = ("mean", "sd", "quantiles", "ess", "rank")
 # Of the quantiles that a fit leaves: the ends of the 95 % and the 50 % interval, and the median.
 PROBABILITIES = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
 INTERVALS = {0.5: (1, 3), 0.95: (0, 4)}
@@ -44,6 +47,26 @@ class Fits:
     cpu: np.ndarray
     elapsed: np.ndarray
     draws: int
+
+
+def to_arrays(fits: Iterable[Fits]) -> dict[str, np.ndarray]:
+    """The datasets of a study: those that end in `seconds` are in no checksum."""
+    arrays = {}
+    for each in fits:
+        columns = {name: getattr(each, name) for name in ("truth", *COLUMNS)}
+        columns |= {"cpu/seconds": each.cpu, "elapsed/seconds": each.elapsed}
+        arrays |= {f"{each.name}/{name}": values for name, values in columns.items()}
+    return arrays
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], rows: Iterable[str], draws: int) -> list[Fits]:
+    """The inverse of `to_arrays`, in the order of `rows`."""
+    found = []
+    for name in rows:
+        columns = {column: arrays[f"{name}/{column}"] for column in ("truth", *COLUMNS)}
+        columns |= {clock: arrays[f"{name}/{clock}/seconds"] for clock in ("cpu", "elapsed")}
+        found.append(Fits(name, **columns, draws=draws))
+    return found
 
 
 @dataclass(frozen=True)

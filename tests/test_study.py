@@ -101,13 +101,14 @@ def test_thinned_draws_are_spread_over_all_chains():
     assert study.thinned(draws[:1, :3], 3).tolist() == [0, 1, 2]
 
 
-def run(output, *changes, control=None, fresh=False):
+def run(output, *changes, control=None, drawn=False):
     """The study as the command does it, on one rank; returns the datasets of its table."""
-    settings = config.load(INPUT, changes, output)
-    chosen = options(fresh=fresh)
+    settings, chosen = config.load(INPUT, changes, output), options()
     if control is None:
-        command.execute(parallel.ALONE, settings, chosen)
-        return store.read(output / "study.h5", command.TABLE, command.VERSION)[1]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(command.report, "drawable", lambda: drawn)
+            command.execute(parallel.ALONE, settings, chosen)
+        return store.read(output / "study.h5", study.FORMAT, study.VERSION)[1]
     methods, lattice = command.prepare(settings)
     with Control() as quiet:
         binding = command.precompute.obtain(parallel.ALONE, settings, lattice, quiet, True)
@@ -121,7 +122,7 @@ def run(output, *changes, control=None, fresh=False):
 def whole(tmp_path_factory):
     """The small study, not interrupted."""
     output = tmp_path_factory.mktemp("whole")
-    return output, run(output)
+    return output, run(output, drawn=True)
 
 
 def test_the_table_has_both_posteriors_of_smc_abc(whole):
@@ -175,7 +176,8 @@ def test_a_fit_that_is_there_is_not_done_again(whole):
     assert all(np.array_equal(arrays[name], again[name]) for name in arrays)  # the times as well
 
 
-def test_jobs_that_share_a_study_make_the_same_table(whole, tmp_path, capsys):
+def test_jobs_that_share_a_study_make_the_same_table(whole, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command.report, "drawable", lambda: False)
     for first in (2, 0):
         settings = config.load(
             INPUT, [f"study.images_from={first}", f"study.images_to={first + 2}"], tmp_path
@@ -184,7 +186,7 @@ def test_jobs_that_share_a_study_make_the_same_table(whole, tmp_path, capsys):
         command.execute(parallel.ALONE, settings, options())
         said = capsys.readouterr().out
         assert ("4 fits of other images are not there yet" in said) == (first == 2)
-    _, arrays = store.read(tmp_path / "study.h5", command.TABLE, command.VERSION)
+    _, arrays = store.read(tmp_path / "study.h5", study.FORMAT, study.VERSION)
     assert same_bits(whole[1], arrays) == []
 
 
@@ -249,5 +251,18 @@ def test_the_clock_stops_the_program_and_it_goes_on(whole, tmp_path):
     ended = finish(start(arguments, ranks=2))
     assert ended.code == 0, ended.stderr
     assert "smc-abc particles" in ended.stdout
-    _, arrays = store.read(tmp_path / "study.h5", command.TABLE, command.VERSION)
+    _, arrays = store.read(tmp_path / "study.h5", study.FORMAT, study.VERSION)
     assert same_bits(whole[1], arrays) == []
+
+
+def test_the_report_of_a_study_has_its_table_and_figures(whole):
+    output, arrays = whole
+    page = (output / "study.html").read_text()
+    assert "smc-abc particles" in page
+    assert page.count("data:image/png;base64,") == 4
+    assert sorted(path.name for path in output.glob("study_*.png")) == [
+        f"study_{name}.png" for name in ("beta", "ess", "ranks", "times")
+    ]
+    names = ["path", "smc-abc marginal", "smc-abc particles"]
+    again = study.to_arrays(study.from_arrays(arrays, names, 19))
+    assert all(np.array_equal(arrays[name], again[name]) for name in arrays)

@@ -1,4 +1,7 @@
-"""`mpi-potts report RESULT.h5`: a page with figures, and maps of the labels, beside the result."""
+"""`mpi-potts report RESULT.h5`: a page with figures, and maps of the labels, beside the result.
+
+Of a study, study.h5: a page with its table and figures.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -29,8 +32,10 @@ def drawable() -> bool:
 def _write(path, directory=None, places=()):
     if not drawable():
         raise InputError(f"{path}: {_missing()}")
-    from .. import report
+    from .. import report, store, study, study_report
 
+    if store.contents(path)[0]["format"] == study.FORMAT:
+        return study_report.write(path, directory)
     return report.write(path, directory, places)
 
 

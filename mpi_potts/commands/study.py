@@ -21,14 +21,13 @@ from ..errors import InputError, Interrupted
 from ..image import lattice_of
 from ..lattice import Lattice
 from ..methods.problem import check_method, needs_binding
-from ..methods.study_fit import COLUMNS, PART, Listener, Study, compile_all, fit_one
+from ..methods.study_fit import PART, Listener, Study, compile_all, fit_one
 from ..methods.study_fit import VERSION as PART_VERSION
 from ..parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
 from ..progress import Progress
-from ..study import Fits, Scores
-from . import precompute
+from ..study import COLUMNS, FORMAT, VERSION, Fits, Scores
+from . import precompute, report
 
-TABLE, VERSION = "mpi_potts study", 1
 PSEUDO = "-pseudo"
 
 
@@ -45,6 +44,7 @@ def execute(comm: Comm, config: Config, options) -> int:
         _say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
         return 0
     _say(comm, on_root(comm, write_table, plan))
+    report.after(comm, config.output / "study.h5")
     return 0
 
 
@@ -191,22 +191,19 @@ def collect(plan: Study) -> list[Fits]:
 def write_table(plan: Study) -> str:
     """Write study.h5, study.csv and study.txt; returns what the last says; on one rank."""
     config, fits = plan.config, collect(plan)
-    rows = [study.scores(each, config.study.bins, config.simulate.beta == "prior") for each in fits]
+    calibrated = config.simulate.beta == "prior"
+    rows = [study.scores(each, config.study.bins, calibrated) for each in fits]
     text = "\n".join([study.table(rows), "", *notes(plan, rows)])
-    datasets = {}
-    for each in fits:
-        columns = {name: getattr(each, name) for name in ("truth", *COLUMNS)}
-        columns |= {"cpu/seconds": each.cpu, "elapsed/seconds": each.elapsed}
-        datasets |= {f"{each.name}/{name}": values for name, values in columns.items()}
     attributes = {
         "methods": list(plan.methods),
         "input": config.text,
         "overrides": "\n".join(config.overrides),
     }
     attributes |= {"seed": config.seed, "draws": config.study.draws, "images": config.simulate.images}
-    output = config.output
+    attributes |= {"bins": config.study.bins, "calibrated": calibrated, "rows": [f.name for f in fits]}
+    output, datasets = config.output, study.to_arrays(fits)
     with files.locked(ALONE, output / ".study.lock"):
-        store.write(ALONE, output / "study.h5", TABLE, VERSION, attributes, datasets, "gather")
+        store.write(ALONE, output / "study.h5", FORMAT, VERSION, attributes, datasets, "gather")
         files.write_text(output / "study.csv", study.comma_separated(rows))
         files.write_text(output / "study.txt", f"{text}\n")
     return f"{text}\n{output / 'study.h5'}: written, with study.csv and study.txt"

@@ -25,15 +25,13 @@ from ..lattice import Lattice
 from ..parallel import ALONE, Bell, Comm
 from ..progress import Live
 from ..rng import Purpose
-from ..study import PROBABILITIES
+from ..study import COLUMNS, PROBABILITIES
 from . import fit as driver
 from . import outcome
 from .problem import KINDS, Problem, needs_binding
 from .simulate import Truth, simulate_image, truth
 
 PART, VERSION = "mpi_potts study part", 1
-# What a part has for each row of the table, beside its times.
-COLUMNS = ("mean", "sd", "quantiles", "ess", "rank")
 # A fit of a moment, which compiles what a method needs: compiling is in no one's times.
 SHORT = {
     "fit": {"final_sweeps": 2, "final_burn_in": 0},
