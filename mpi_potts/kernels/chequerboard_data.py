@@ -114,11 +114,31 @@ def close(rank, new):
 
 
 @njit(cache=True)
-def refine(rank, random, weights, new, place, word, k0, k1):
+def choose_of_three(random, first, second, total, new):
+    """For at most two thresholds, in one pass: the labels of the low ends; how many cells hold one."""
+    undecided = int32(0)
+    for i in range(BLOCK):
+        width = total[i] * CELL
+        u = float32(int32(random[i]))
+        low, high = u * width, fma(u, width, width)
+        below = int32(int32(low >= first[i]) + int32(low >= second[i]))
+        above = int32(int32(high > first[i]) + int32(high > second[i]))
+        new[i] = uint8(below)
+        undecided = int32(undecided + int32(above != below))
+    return undecided
+
+
+@njit(cache=True)
+def refine(random, weights, new, place, word, k0, k1):
     """Labels of the sites whose cell holds a threshold: 52 bits more."""
     last = weights.shape[0] - 1
     for i in range(BLOCK):
-        if rank[i] >> 8 != rank[i] & 255:
+        width = weights[last, i] * CELL
+        high = fma(float32(random[i]), width, width)
+        above = 0
+        for j in range(last):
+            above += high > weights[j, i]
+        if above != new[i]:
             more, _ = draw_words(uint64(place + i), word, k0, k1)
             x = (random[i] + float(more >> uint64(12)) * 2.0**-52) * 2.0**-16 * weights[last, i]
             label = 0
@@ -178,12 +198,16 @@ def choose(a, b, c, d, y, slope, noise, work, index, s, k0, k1):
     accumulate(zero, space[0], before)
     for j in range(1, k):
         accumulate(space[j - 1], space[j], before)
-    draw_cells(random, space[k - 1], low, high)
-    rank_pair(low, high, space[0], space[1] if k > 2 else infinite, rank)
-    for j in range(2, k - 1):
-        rank_next(low, high, space[j], rank)
-    if close(rank, new) > 0:
-        refine(rank, random, space[:k], new, index, uint64(4 + s), k0, k1)
+    if k <= 3:
+        undecided = choose_of_three(random, space[0], space[1] if k > 2 else infinite, space[k - 1], new)
+    else:
+        draw_cells(random, space[k - 1], low, high)
+        rank_pair(low, high, space[0], space[1], rank)
+        for j in range(2, k - 1):
+            rank_next(low, high, space[j], rank)
+        undecided = close(rank, new)
+    if undecided > 0:
+        refine(random, space[:k], new, index, uint64(4 + s), k0, k1)
 
 
 @njit(cache=True)
