@@ -188,8 +188,8 @@ def test_independent_labels_on_the_paper_s_plane(kind, k):
     ((_, found),) = estimates(one, "random", [0.0], 1000, 500, 1)
     variance = PLANE.edges / k * (1 - 1 / k)
     hold([Score((k, *kind), k, found, PLANE.edges / k, math.sqrt(variance))])
-    # Every sweep draws all labels afresh.
-    assert found.tau < 1.5
+    # Every sweep draws all labels afresh; the estimate of tau = 1 from n draws has error sqrt(12 / n).
+    assert found.tau < 1.0 + 4.0 * math.sqrt(12.0 / 500.0)
 
 
 def ising_family(sampler, path, betas, iterations, burn_in, seed):
