@@ -54,7 +54,7 @@ def load_image(config: Config) -> Image:
         raise InputError(
             f"{config.path}: image.path is missing; this command needs the name of an image file"
         )
-    source = readers.read(keys.path, keys.dataset, banded=bool(keys.band or keys.ndvi))
+    source = _read(config, "path", banded=bool(keys.band or keys.ndvi))
     values, exists = _plane(config, source)
     exists = _apply_mask_file(config, exists)
     region = _region(config, values.shape)
@@ -70,6 +70,14 @@ def load_image(config: Config) -> Image:
     if labels is None:
         _check_contrast(config, values[exists])
     return Image(values, None if exists.all() else exists, labels, keys.path, offset, source.tags)
+
+
+def _read(config, key, **how):
+    """The file that a key of [image] names; what is wrong with it is said with the name of the key."""
+    try:
+        return readers.read(getattr(config.image, key), config.image.dataset, **how)
+    except InputError as error:
+        raise InputError(f"{config.path}: image.{key}: {error}") from None
 
 
 def lattice_of(config: Config, image: Image | None = None) -> Lattice:
@@ -154,7 +162,7 @@ def _apply_mask_file(config, exists):
     path = config.image.mask
     if path is None:
         return exists
-    source = readers.read(path, config.image.dataset)
+    source = _read(config, "mask")
     mask = source.array[..., 0] if source.banded and source.array.shape[-1] == 1 else source.array
     if mask.shape != exists.shape:
         raise InputError(f"{path}: the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted")

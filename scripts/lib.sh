@@ -44,7 +44,11 @@ make_venv() {
 
 # Install into a virtual environment, from wheels alone; -qq shows errors only.
 pip_install() {
-    local venv=$1
+    local venv=$1 copy
     shift
+    # Where mpi_potts was once installed as a copy, pip leaves numba's cache behind, which hides the package.
+    for copy in "$venv"/lib/python*/site-packages/mpi_potts; do
+        if [ -d "$copy" ] && [ ! -e "$copy/__init__.py" ]; then rm -rf "$copy"; fi
+    done
     "$venv/bin/python" -m pip install -qq --disable-pip-version-check --only-binary=:all: "$@"
 }

@@ -92,8 +92,8 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
             particles = of_chains
     best = marginal or particles
     error = _binding_error(fit.problem.binding, best, hidden=marginal is not None)
-    warnings = _warnings(fit, best, diagnostics, error)
-    return Outcome(fit, particles, marginal, draws, probability, shares, diagnostics, error, tuple(warnings))
+    warnings = *_warnings(fit, best, diagnostics, error), *_few_particles(particles, marginal)
+    return Outcome(fit, particles, marginal, draws, probability, shares, diagnostics, error, warnings)
 
 
 def _particles(fit) -> Summary | None:
@@ -184,6 +184,14 @@ def _warnings(fit, beta: Summary, diagnostics, binding_error):
     if fit.problem.binding is not None:
         yield from _near_transition(fit.problem.binding, beta)
     yield from _at_the_edge(fit.problem.config.prior.beta, beta)
+
+
+def _few_particles(particles, marginal):
+    if marginal is not None and particles is not None and particles.ess < FEW_DRAWS:
+        yield (
+            f"the particles for the last S(z) are worth {particles.ess:.0f} draws: raise smc.particles; "
+            f"the marginal posterior does not depend on them"
+        )
 
 
 def _near_transition(binding, beta: Summary):
