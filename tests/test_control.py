@@ -14,7 +14,7 @@ from mpi_potts import control, parallel, progress
 from mpi_potts.errors import InputError
 
 SCRIPT = """
-import sys, time
+import os, sys, time
 from mpi4py import MPI
 from mpi_potts import parallel
 from mpi_potts.errors import InputError, Interrupted
@@ -25,7 +25,7 @@ try:
         {body}
         comm.Barrier()
 except InputError as error:
-    print("together:", error, flush=True)
+    os.write(1, f"together: {{error}}\\n".encode())  # one write: lines of several ranks do not mix
     sys.exit(parallel.exit_code(error))
 """
 
