@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+from . import overrides as changes
 from . import schema
 from .errors import InputError
 from .lattice import NEIGHBOURHOODS
@@ -228,15 +229,22 @@ def load(
     path: str | os.PathLike, overrides: Iterable[str] = (), output: str | os.PathLike | None = None
 ) -> Config:
     """Read an input file, apply `table.key=value` overrides, and check all that needs no other file."""
-    path, overrides = Path(path), tuple(overrides)
-    text = _read_text(path)
+    path = Path(path)
+    return parse(_read_text(path), path, overrides, output)
+
+
+def parse(
+    text: str, path: Path, overrides: Iterable[str] = (), output: str | os.PathLike | None = None
+) -> Config:
+    """The same from the text of an input file; `path` is its name, and what its files are relative to."""
+    overrides = tuple(overrides)
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid TOML: {_flat(str(error))}") from None
+        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
     if output is not None and not str(output).strip():
         raise InputError(f"--output {show(str(output))}: the name of a directory is needed")
-    changed = {_override(tables, setting) for setting in overrides}
+    changed = {changes.apply(tables, setting) for setting in overrides}
     try:
         config = Table(Config).read(tables)
         config = _settle(config, path, output)
@@ -276,38 +284,6 @@ def _with_table(name, text):
     last = name.rpartition(".")[2]
     homes = [row[0] for row in describe_keys() if row[0].rpartition(".")[2] == last]
     return f"unknown key; did you mean {' or '.join(homes)}?" if homes else text
-
-
-def _override(tables, setting):
-    """Put one `table.key=value` into the tables; returns the key."""
-    name, equals, text = setting.partition("=")
-    name = name.strip()
-    *parents, last = name.split(".")
-    if not equals or not all(parents) or not last:
-        raise InputError(f"--set {_flat(setting)}: must be table.key=value")
-    for parent in parents:
-        tables = tables.setdefault(parent, {})
-        if not isinstance(tables, dict):
-            raise InputError(f"--set {_flat(setting)}: {parent} is not a table; must be table.key=value")
-    tables[last] = _parse_value(setting, text.strip())
-    return name
-
-
-def _flat(text):
-    return " ".join(text.split())
-
-
-def _parse_value(setting, text):
-    """The value of an override: TOML, or a bare word."""
-    try:
-        document = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
-        if not text or text[0] in "[{\"'":
-            raise InputError(f"--set {_flat(setting)}: the value is not valid TOML") from None
-        return text
-    if set(document) != {"value"}:
-        raise InputError(f"--set {_flat(setting)}: must be one value")
-    return document["value"]
 
 
 def _settle(config, path, output):
