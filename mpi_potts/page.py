@@ -8,7 +8,7 @@ import numpy as np
 
 from .diagnostics import LARGEST_RHAT
 from .figures import Drawing
-from .methods.outcome import COARSE, FEW_DRAWS
+from .methods.outcome import COARSE, FEW_DRAWS, flagged_near
 from .report import Result
 
 STYLE = """
@@ -232,6 +232,8 @@ def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
             f"{found['binding_error']:.2g}",
             f"{word}: {100 * part:.0f} % of the sd",
         )
+    if result.binding is not None:
+        yield "betas of the binding function that are flagged", *_flagged(result)
     if "trace/iteration" in arrays:
         yield "iterations of the SMC", str(arrays["trace/iteration"].size), found["stopped_because"]
         yield "last tolerance", f"{arrays['trace/epsilon'][-1]:.4g}", "pairs of neighbours"
@@ -241,6 +243,15 @@ def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
     for number, part in enumerate(arrays.get("exchange/acceptance", ())):
         yield f"proposals accepted, chain {number + 1}", f"{100 * part:.1f} %", ""
     yield "beta_crit", f"{result.transition:.5f}", "the phase transition of the prior"
+
+
+def _flagged(result):
+    """How many betas of the grid are flagged, and whether the posterior depends on them."""
+    binding, found = result.binding, result.attributes
+    near = max(flagged_near(binding, found["beta_low"], found["beta_high"], found["beta_sd"]))
+    flagged = int(np.count_nonzero(binding.flag))
+    words = f"{near} near the posterior" if near else "none near the posterior" if flagged else ""
+    return f"{flagged} of {binding.beta.size}", words
 
 
 def _side(result):

@@ -10,7 +10,7 @@ from launch import ROOT, launch
 from mpi4py import MPI
 
 from mpi_potts import __main__ as program
-from mpi_potts import __version__, config, store
+from mpi_potts import __version__, config, store, summary
 from mpi_potts.commands import simulate
 
 INPUTS = ROOT / "inputs"
@@ -204,20 +204,27 @@ def test_inspect_shows_the_file_in_a_page(here, capfd):
     assert len(page.splitlines()) < 60
 
 
-def test_inspect_sums_up_a_posterior(here, capfd):
+def test_inspect_says_of_beta_what_the_result_says(here, capfd):
     beta = np.linspace(0.5, 0.7, 2001)
     weight = np.where(beta < 0.6, 3.0, 1.0) / np.where(beta < 0.6, 3.0, 1.0).sum()
     datasets = {"posterior/beta": beta, "posterior/weight": weight, "marginal/beta": beta}
-    store.write(MPI.COMM_SELF, here / "result.h5", "mpi_potts result", 1, {"method": "smc-abc"}, datasets)
+    numbers = {"mean": 0.61, "sd": 0.02, "low": 0.57, "median": 0.612, "high": 0.65, "ess": 321.0}
+    attributes = {f"beta_{name}": value for name, value in numbers.items()} | {"warnings": "with care"}
+    store.write(MPI.COMM_SELF, here / "result.h5", "mpi_potts result", 1, attributes, datasets)
     assert program.main(["inspect", "result.h5"]) == 0
     page = capfd.readouterr().out
-    # Three quarters of the weight is uniform on 0.5 to 0.6, a quarter on 0.6 to 0.7; steps of 1e-4.
-    said = re.findall(r"mean ([\d.]+), sd ([\d.]+), 95 % in ([\d.]+) to ([\d.]+)", page)
-    weighted, plain = np.array(said, dtype=float)
+    said = re.findall(r"  ([\d.]+) sd ([\d.]+), 95 % ([\d.]+) to ([\d.]+) \(ESS ([\d.]+)", page)
+    marginal, particles = np.array(said, dtype=float)
+    assert marginal.tolist() == [0.61, 0.02, 0.57, 0.65, 321.0]
+    expected = summary.of_particles(beta, weight)
     np.testing.assert_allclose(
-        weighted, [0.575, np.sqrt(0.1**2 / 12 + 0.05**2 * 0.75), 0.50333, 0.69], atol=2e-4
+        particles[:4], [expected.mean, expected.sd, expected.low, expected.high], atol=5e-6
     )
-    np.testing.assert_allclose(plain, [0.6, 0.2 / np.sqrt(12), 0.505, 0.695], atol=2e-4)
+    # Three quarters of the weight is uniform on 0.5 to 0.6, a quarter on 0.6 to 0.7; steps of 1e-4.
+    np.testing.assert_allclose(
+        particles[:4], [0.575, np.sqrt(0.1**2 / 12 + 0.05**2 * 0.75), 0.50333, 0.69], atol=2e-4
+    )
+    assert "warning: with care" in page
 
 
 def test_inspect_refuses_what_is_not_a_whole_file_of_this_program(here, capfd):

@@ -8,7 +8,8 @@ import pytest
 from mpi_potts.binding import Binding
 from mpi_potts.exact import Exact
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.outcome import Summary, _binding_error
+from mpi_potts.methods.outcome import _binding_error
+from mpi_potts.summary import Summary
 
 LATTICE, K = Lattice((3, 4)), 2
 GRID = np.linspace(0.0, 1.5, 1501)

@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import parallel, store
 from ..series import FLAG_DISAGREE, FLAG_SHORT
+from ..summary import given_labels, quoted
 
 FEW = 1 << 20  # values: datasets up to this size are summarised, larger ones only named
 HIDDEN = ("format", "version", "checksum", "input")
@@ -33,7 +34,7 @@ def describe(path: Path) -> str:
     for name, (shape, dtype) in datasets.items():
         summary = summarise(arrays[name]) if name in arrays else "(many)"
         lines.append(f"  {name:<26} {' x '.join(map(str, shape)) or 'one':<18} {dtype:<5} {summary}")
-    lines += _findings(arrays)
+    lines += _findings(attributes, arrays)
     if attributes.get("input"):
         text = str(attributes["input"]).splitlines()
         lines += ["", "input:", *(f"  {line}" for line in text if line.strip() and line.strip()[0] != "#")]
@@ -59,31 +60,22 @@ def _short(value):
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
-def _findings(arrays):
+def _findings(attributes, arrays):
     """What a user wants to know first: the posterior of beta, and what to be careful with."""
-    found = [*_posteriors(arrays), *_flags(arrays)]
+    found = [*_posteriors(attributes, arrays), *_flags(arrays)]
     return ["", *(f"  {line}" for line in found)] if found else []
 
 
-def _posteriors(arrays):
-    """Mean, standard deviation and central 95 % of beta, from the particles and marginal over the labels."""
-    for name, weight, text in (
-        ("posterior/beta", "posterior/weight", "posterior of beta given the last labels"),
-        ("marginal/beta", None, "posterior of beta marginal over the labels"),
-    ):
-        if arrays.get(name) is not None and arrays[name].size:
-            beta = arrays[name].ravel()
-            w = arrays[weight].ravel() if weight in arrays else np.ones(beta.size)
-            mean = np.average(beta, weights=w)
-            sd = np.sqrt(np.average((beta - mean) ** 2, weights=w))
-            low, high = (_quantile(beta, w, q) for q in (0.025, 0.975))
-            yield f"{text}: mean {mean:.5f}, sd {sd:.5f}, 95 % in {low:.5f} to {high:.5f}"
-
-
-def _quantile(values, weights, q):
-    order = np.argsort(values)
-    cumulative = np.cumsum(weights[order])
-    return values[order][min(np.searchsorted(cumulative, q * cumulative[-1]), values.size - 1)]
+def _posteriors(attributes, arrays):
+    """beta as `run` prints it: the posterior to quote, and the particles for the last S(z)."""
+    if "beta_mean" not in attributes:
+        return
+    of_what = "marginal over the labels" if "marginal/beta" in arrays else "for the observed labels"
+    yield f"beta, {of_what}  {quoted(attributes, arrays)}"
+    particles = given_labels(arrays)
+    if particles is not None:
+        yield f"beta, particles for the last S  {particles}"
+    yield from (f"warning: {text}" for text in attributes["warnings"].splitlines())
 
 
 def _flags(arrays):

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import rng, weights
+from .. import rng, summary, weights
 from ..diagnostics import LARGEST_RHAT, effective_size, split_rhat
 from ..parallel import Comm, bcast, merge_rows
 from ..rng import Purpose
-from ..series import FLAG_DISAGREE
+from ..series import FLAG_DISAGREE, FLAG_SHORT
 from ..store import Rows
+from ..summary import INTERVAL, Summary
 from .hidden import Draws
 from .problem import Fit
 
-INTERVAL = (0.025, 0.5, 0.975)
 # Fewer effective draws than this do not determine a 95 % interval.
 FEW_DRAWS = 100.0
 # The binding function is too coarse where its error of beta is more than this part of the posterior's sd.
@@ -32,26 +32,6 @@ COARSE = 0.2
 # The prior cuts the posterior off where the 95 % interval comes this close to an end, in parts of its width.
 EDGE = 0.005
 PACKAGES = ("numpy", "numba", "h5py", "mpi4py")
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Mean, sd, 95 % interval and median of beta, the draws it is worth, and R-hat (nan for particles)."""
-
-    mean: float
-    sd: float
-    low: float
-    median: float
-    high: float
-    ess: float
-    rhat: float
-
-    def __str__(self) -> str:
-        rhat = "" if np.isnan(self.rhat) else f", R-hat {self.rhat:.3f}"
-        return (
-            f"{self.mean:.5f} sd {self.sd:.5f}, 95 % {self.low:.5f} to {self.high:.5f} "
-            f"(ESS {self.ess:.0f}{rhat})"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +64,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     if fit.chains is not None and fit.chains.drawn > 0:
         draws = _gathered(comm, fit.chains)
         diagnostics = _diagnostics(draws)
-        of_chains = _of_chains(draws, diagnostics)
+        of_chains = summary.of_chains(draws.beta, *diagnostics["beta"].tolist())
         if fit.problem.hidden:
             marginal = of_chains
             probability, shares = _probabilities(comm, fit)
@@ -101,29 +81,15 @@ def _particles(fit) -> Summary | None:
     sample, density = fit.particles(), getattr(fit, "density", None)
     if sample is None:
         return None
-    size = _distinct_ess(*sample)
-    if density is not None:
-        return Summary(*density.moments(), *density.quantiles(np.array(INTERVAL)).tolist(), size, np.nan)
-    low, median, high = weights.quantiles(*sample, np.array(INTERVAL)).tolist()
-    return Summary(*weights.moments(*sample), low, median, high, size, np.nan)
-
-
-def _distinct_ess(beta, weight) -> float:
-    """ESS of the distinct particles: copies made by resampling are worth no more than one."""
-    _, copy = np.unique(beta, return_inverse=True)
-    return weights.ess(np.bincount(copy, weights=weight))
+    if density is None:
+        return summary.of_particles(*sample)
+    size = summary.distinct_ess(*sample)
+    return Summary(*density.moments(), *density.quantiles(np.array(INTERVAL)).tolist(), size, np.nan)
 
 
 def _gathered(comm, chains) -> Draws:
     """All chains' draws on every rank."""
     return Draws(*(merge_rows(comm, chains.numbers, v, chains.count) for v in chains.draws))
-
-
-def _of_chains(draws, diagnostics) -> Summary:
-    beta = draws.beta
-    low, median, high = np.quantile(beta, INTERVAL)
-    rhat, size = diagnostics["beta"]
-    return Summary(float(beta.mean()), float(beta.std()), low, median, high, float(size), float(rhat))
 
 
 def _probabilities(comm, fit):
@@ -182,7 +148,7 @@ def _warnings(fit, beta: Summary, diagnostics, binding_error):
             f"{beta.sd:.2g}; raise precompute.points or precompute.iterations"
         )
     if fit.problem.binding is not None:
-        yield from _near_transition(fit.problem.binding, beta)
+        yield from _flags(fit.problem.binding, beta)
     yield from _at_the_edge(fit.problem.config.prior.beta, beta)
 
 
@@ -194,13 +160,23 @@ def _few_particles(particles, marginal):
         )
 
 
-def _near_transition(binding, beta: Summary):
-    near = (binding.beta >= beta.low - beta.sd) & (binding.beta <= beta.high + beta.sd)
-    flagged = int(np.count_nonzero(binding.flag[near] & FLAG_DISAGREE))
-    if flagged:
+def flagged_near(binding, low: float, high: float, sd: float) -> tuple[int, int]:
+    """How many betas within an sd of the interval are flagged: starts that disagree, and short chains."""
+    near = binding.flag[(binding.beta >= low - sd) & (binding.beta <= high + sd)]
+    return int(np.count_nonzero(near & FLAG_DISAGREE)), int(np.count_nonzero(near & FLAG_SHORT))
+
+
+def _flags(binding, beta: Summary):
+    disagree, short = flagged_near(binding, beta.low, beta.high, beta.sd)
+    if disagree:
         yield (
             f"the posterior lies where a random and an ordered start of the precomputation disagree "
-            f"({flagged} betas): S(z) has two phases there"
+            f"({disagree} betas): S(z) has two phases there"
+        )
+    if short:
+        yield (
+            f"the chains of the binding function are short near the posterior ({short} betas), so that its "
+            f"errors are uncertain; raise precompute.iterations"
         )
 
 
@@ -304,7 +280,8 @@ def report(found: Outcome) -> str:
         of_what = "particles for the last S" if fit.problem.hidden else "for the observed labels "
         lines.append(f"beta, {of_what}  {found.particles}")
     if fit.problem.binding is not None:
-        lines.append(f"  of which the binding function's error {found.binding_error:.2g}")
+        error = f"{found.binding_error:.2g}"
+        lines.append(f"  not in this sd: the binding function's own standard error of beta, {error}")
     if found.marginal is not None:
         lines += _noise_table(found)
     return "\n".join(lines + [f"warning: {text}" for text in found.warnings])
