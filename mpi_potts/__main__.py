@@ -11,6 +11,7 @@ import io
 import math
 import os
 import sys
+import traceback
 
 from . import signals
 
@@ -26,8 +27,12 @@ try:
 except (ImportError, RuntimeError) as _error:
     sys.exit(f"mpi-potts: mpi4py finds no MPI library ({' '.join(str(_error).split())})")
 
-from . import __version__, config, parallel  # noqa: E402
-from .errors import InputError, Interrupted  # noqa: E402
+try:
+    from . import __version__, config, parallel
+    from .errors import InputError, Interrupted, WriteFailed
+except BaseException:  # on one rank, perhaps: MPI is at work already, and the others would wait
+    traceback.print_exc()
+    MPI.COMM_WORLD.Abort(1)
 
 COMMANDS = (
     ("simulate", "INPUT.toml", "write synthetic images with known truth"),
@@ -35,7 +40,7 @@ COMMANDS = (
     ("fit", "INPUT.toml", "fit the model to an image, with the binding function that is there"),
     ("run", "INPUT.toml", "the main job: precompute unless a valid one is there, fit, report"),
     ("study", "INPUT.toml", "fit many simulated images by many methods, and compare them in one table"),
-    ("report", "RESULT.h5", "write a page with figures, and maps of the labels, beside a result"),
+    ("report", "FILE.h5", "write a page with figures beside a result, a study or a binding function"),
     ("inspect", "FILE.h5", "say what is in a file of this program, in a page"),
     ("check", "INPUT.toml", "validate only; print the plan, memory per rank and estimated time"),
     ("doctor", None, "say what this installation is made of, and whether it can work"),
@@ -108,6 +113,9 @@ def build_parser() -> argparse.ArgumentParser:
         )
         if target:
             command.add_argument("target", metavar=target)
+        if name == "report":
+            text = "draw this binding function as a line beside that of the report"
+            command.add_argument("--compare", metavar="BINDING.h5", help=text)
         command.set_defaults(process=_process(name, target), command=name)
     return parser
 
@@ -150,6 +158,8 @@ def main(argv: list[str] | None = None) -> int:
             _say(reason)
         # A launcher may kill the others as soon as one rank ends with an error: not before rank 0 has spoken.
         comm.Barrier()
+        if isinstance(reason, WriteFailed):  # the ordinary way out is closed
+            comm.Abort(parallel.exit_code(reason))
         return parallel.exit_code(reason)
     except SystemExit as ended:  # --help, --version
         return parallel.exit_code(ended)

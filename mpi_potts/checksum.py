@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InputError
+from .errors import Damaged, InputError
 
 # The last part of a name that is left out, in attributes and datasets.
 VOLATILE = ("checksum", "writer", "created", "seconds", "input_directory")
@@ -66,18 +66,27 @@ def seal(path: Path) -> None:
         file.write(text.ljust(SEAL_BYTES))
 
 
+def sealed(path: Path) -> bool:
+    """Whether a file begins as ours do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(SEAL)) == SEAL
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
 def check_seal(path: Path) -> None:
     """Refuse a file that is not ours, or not as it was written."""
     try:
         with open(path, "rb") as file:
             found = file.read(SEAL_BYTES).rstrip()
             if not found.startswith(SEAL):
-                raise InputError(f"{path}: not a file of mpi_potts")
+                raise Damaged(f"{path}: not a file of mpi_potts")
             size = file.seek(0, 2) - SEAL_BYTES
             if not found.endswith(f" of {size} bytes".encode()):
-                raise InputError(f"{path}: truncated, or not as it was written ({size} bytes)")
+                raise Damaged(f"{path}: truncated, or not as it was written ({size} bytes)")
             if found != SEAL + f"{_sha256(file)} of {size} bytes".encode():
-                raise InputError(f"{path}: damaged, its bytes do not match their checksum")
+                raise Damaged(f"{path}: damaged, its bytes do not match their checksum")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 

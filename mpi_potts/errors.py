@@ -1,8 +1,20 @@
-"""The two ways a run ends that are not a defect of the program."""
+"""The ways a run ends that are not a defect of the program."""
 
 
 class InputError(Exception):
     """Something the user gave cannot be right: shown as one line, exit code 2, nothing written."""
+
+
+class Damaged(InputError):
+    """A file of ours is not as it was written.  Where it only saves work, the work is done again instead."""
+
+
+class WriteFailed(InputError):
+    """A disk failed in the middle of a parallel write.
+
+    HDF5 can neither go on nor close such a file, and may crash when the process ends in the ordinary way: the
+    job is to be ended by an abort, after the message.
+    """
 
 
 class Interrupted(Exception):

@@ -12,9 +12,8 @@ way out of an exception, so that the error reaches the top and ends all ranks.
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +23,19 @@ import numpy as np
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 import h5py
 
-from . import __version__, files
-from .checksum import SEAL_BYTES, check_seal, checksum, row_bytes, row_digests, seal
-from .errors import InputError
-from .parallel import MESSAGE, Comm, block, merge_rows, on_root, raise_together
+from . import __version__, files, memory
+from .checksum import SEAL_BYTES, check_seal, checksum, row_digests, seal, sealed
+from .errors import Damaged, InputError, WriteFailed
+from .parallel import Comm, merge_rows, on_root, raise_together
+from .rows import Rows, dtype_of, gather, runs, shape_of, size_of, whole_or_rows
 
 WRITERS = ("mpio", "gather")
 # Room for what HDF5 itself needs beside the arrays.
 OVERHEAD = 1 << 16
 # What h5py raises on a damaged file, depending on where the damage is.
 DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """This rank's rows of a dataset of n: `values` (m, ...) with global numbers `index` (m,), any m >= 0.
-
-    Every row is on exactly one rank, and all ranks give the same dtype and trailing shape.
-    """
-
-    index: np.ndarray
-    values: np.ndarray
-    n: int
-
-    @classmethod
-    def of_block(cls, comm: Comm, values: np.ndarray, n: int) -> "Rows":
-        """Rows that are split in blocks in rank order."""
-        return cls(np.arange(*block(n, comm.size, comm.rank)), values, n)
+# What it raises where a file cannot be written.
+FAILURE = (OSError, RuntimeError)
 
 
 def parallel_hdf5() -> bool:
@@ -79,14 +64,16 @@ def write(
     attributes: Mapping[str, Any],
     datasets: Mapping[str, np.ndarray | Rows],
     writer: str = "auto",
+    previous: Path | None = None,
 ) -> None:
     """Write a file of `kind`, collectively and atomically.
 
     A dataset is an array that every rank has whole, or `Rows`.  Attributes are strings, numbers, or lists of
-    them, the same on every rank; those of rank 0 are written.
+    them, the same on every rank; those of rank 0 are written.  Where `previous` is given, the file that was
+    there before is kept under that name.
     """
     writer = choose_writer(writer)
-    datasets = {name: _whole_or_rows(datasets[name]) for name in sorted(datasets)}
+    datasets = {name: whole_or_rows(datasets[name]) for name in sorted(datasets)}
     attributes = {name: _plain(value) for name, value in attributes.items()}
     attributes |= {"format": kind, "version": version, "program": f"mpi_potts {__version__}"}
     attributes["checksum"] = checksum(attributes, ((n, *_describe(comm, d)) for n, d in datasets.items()))
@@ -95,14 +82,17 @@ def write(
 
     path = Path(path)
     temporary = files.temporary_name(path)
-    on_root(comm, _prepare, path, temporary, datasets)
-    error = (_write_mpio if writer == "mpio" else _write_gathered)(comm, temporary, attributes, datasets)
+    needed = OVERHEAD + sum(map(size_of, datasets.values()))
     try:
-        raise_together(comm, None if error is None else files.refusal(path, error))
-        on_root(comm, _move, temporary, path)
+        on_root(comm, files.check_space, path, temporary, needed)
+        if writer == "mpio":
+            _write_mpio(comm, path, temporary, attributes, datasets, needed)
+        else:
+            _write_gathered(comm, path, temporary, attributes, datasets)
+        on_root(comm, _move, temporary, path, previous)
     except InputError:
         if comm.rank == 0:
-            temporary.unlink(missing_ok=True)
+            files.discard(temporary)
         raise
 
 
@@ -133,12 +123,16 @@ def contents(path: Path) -> tuple[dict[str, Any], dict[str, tuple[tuple[int, ...
 
 def read_array(path: Path, name: str) -> np.ndarray:
     """One dataset of any HDF5 file, ours or not."""
+    if sealed(path):
+        check_seal(path)
     try:
         with h5py.File(path, "r") as file:
             found = _datasets(file)
             if name.strip("/") not in found:
                 raise InputError(f"{path}: no dataset {name!r}; it has {', '.join(sorted(found)) or 'none'}")
-            return np.asarray(found[name.strip("/")])
+            dataset = found[name.strip("/")]
+            memory.require(f"{path}: {name}", dataset.shape, dataset.dtype)
+            return np.asarray(dataset)
     except DAMAGE as error:
         raise InputError(f"{path}: not a readable HDF5 file ({' '.join(str(error).split())[:200]})") from None
 
@@ -146,19 +140,27 @@ def read_array(path: Path, name: str) -> np.ndarray:
 def write_draws(path: Path, draws: Mapping[str, np.ndarray]) -> None:
     """Arrays (chain, draw) or (chain, draw, label) as group `posterior` of a netCDF-4 file; on one rank."""
     temporary = files.temporary_name(path)
+    target = _Target(temporary, track_order=True)
+    target.attempt(lambda: _put_draws(target.file, draws))
+    error = target.close()
     try:
-        with h5py.File(temporary, "w", track_order=True) as file:
-            group = file.create_group("posterior", track_order=True)
-            sizes = dict(zip(("chain", "draw", "label"), max((v.shape for v in draws.values()), key=len)))
-            for name, size in sizes.items():
-                group.create_dataset(name, data=np.arange(size)).make_scale(name)
-            for name, values in draws.items():
-                group.create_dataset(name, data=values)
-                for i, dimension in zip(range(values.ndim), sizes):
-                    group[name].dims[i].attach_scale(group[dimension])
+        if error is not None:
+            raise error
         files.replace(temporary, path)
     except OSError as error:
+        files.discard(temporary)
         raise files.refusal(path, error) from error
+
+
+def _put_draws(file, draws):
+    group = file.create_group("posterior", track_order=True)
+    sizes = dict(zip(("chain", "draw", "label"), max((v.shape for v in draws.values()), key=len)))
+    for name, size in sizes.items():
+        group.create_dataset(name, data=np.arange(size)).make_scale(name)
+    for name, values in draws.items():
+        group.create_dataset(name, data=values)
+        for i, dimension in zip(range(values.ndim), sizes):
+            group[name].dims[i].attach_scale(group[dimension])
 
 
 def describe() -> dict[str, str]:
@@ -173,125 +175,93 @@ def describe() -> dict[str, str]:
 # Writing
 
 
-def _whole_or_rows(data):
-    if isinstance(data, Rows):
-        return Rows(
-            np.ascontiguousarray(data.index, np.int64), np.ascontiguousarray(data.values), int(data.n)
-        )
-    return np.asarray(data, order="C")
-
-
-def _shape(data):
-    return (data.n, *data.values.shape[1:]) if isinstance(data, Rows) else data.shape
-
-
-def _dtype(data):
-    return data.values.dtype if isinstance(data, Rows) else data.dtype
-
-
-def _runs(index: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[tuple[int, int]]:
-    """(from, to) in a rank's own rows: runs of consecutive global rows, none larger than one message."""
-    most = max(1, MESSAGE // max(1, row_bytes(shape, dtype)))
-    breaks = np.flatnonzero(np.diff(index) != 1) + 1
-    for first, last in zip([0, *breaks], [*breaks, len(index)]):
-        for start in range(first, last, most):
-            yield start, min(start + most, last)
-
-
-def _prepare(path, temporary, datasets):
-    needed = sum(
-        _shape(d)[0] * row_bytes(_shape(d), _dtype(d)) if _shape(d) else 8 for d in datasets.values()
-    )
-    try:
-        files.check_space(path, temporary, needed + OVERHEAD)
-    except OSError as error:
-        raise files.refusal(path, error) from error
-
-
-def _move(temporary, path):
+def _move(temporary, path, previous):
     try:
         seal(temporary)
-        files.replace(temporary, path)
+        files.replace(temporary, path, previous)
     except OSError as error:
         raise files.refusal(path, error) from error
 
 
 def _create(file, name, data):
-    return file.create_dataset(name, shape=_shape(data), dtype=_dtype(data), fill_time="never")
+    return file.create_dataset(name, shape=shape_of(data), dtype=dtype_of(data), fill_time="never")
 
 
-def _write_mpio(comm, temporary, attributes, datasets):
-    """Every rank writes its own rows; returns this rank's error, if any."""
-    try:
-        file = h5py.File(temporary, "w", driver="mpio", comm=comm, userblock_size=SEAL_BYTES)
-    except OSError as error:
-        return error
+def _write_mpio(comm, path, temporary, attributes, datasets, needed):
+    """Every rank writes its own rows.
+
+    After an error HDF5 may hang or crash in its next collective call, so the ranks agree before it, and leave
+    the file open.  An error in closing may come to one rank alone: it is raised there, and ends all.
+    """
+    file = _attempt(comm, path, lambda: _open_mpio(comm, temporary))
+    on_root(comm, lambda: _reserve(path, temporary, needed))
     file.attrs.update(attributes)
-    failed = None
-    for name, data in datasets.items():
-        dataset = _create(file, name, data)
-        try:
-            if isinstance(data, Rows):
-                for start, stop in _runs(data.index, _shape(data), _dtype(data)):
-                    first = data.index[start]
-                    dataset[first : first + stop - start] = data.values[start:stop]
-            elif comm.rank == 0:
-                dataset[()] = data
-        except OSError as error:
-            # Go on with the collective calls, or the other ranks would wait for this one.
-            failed = error
+    targets = {name: _create(file, name, data) for name, data in datasets.items()}
+    _attempt(comm, path, lambda: [_put_rows(comm, targets[name], data) for name, data in datasets.items()])
     try:
         file.close()
+    except FAILURE as error:
+        raise _failed(path, error) from error
+
+
+def _open_mpio(comm, temporary):
+    return h5py.File(temporary, "w", driver="mpio", comm=comm, userblock_size=SEAL_BYTES)
+
+
+def _reserve(path, temporary, needed):
+    try:
+        files.reserve(temporary, needed)
     except OSError as error:
-        failed = error
-    return failed
+        raise _failed(path, error) from error
 
 
-def _write_gathered(comm, temporary, attributes, datasets):
-    """Rank 0 receives the rows of one rank after the other and writes them; returns its error, if any."""
-    target = _Target(temporary, attributes) if comm.rank == 0 else None
+def _put_rows(comm, dataset, data):
+    if isinstance(data, Rows):
+        for start, stop in runs(data.index, shape_of(data), dtype_of(data)):
+            first = data.index[start]
+            dataset[first : first + stop - start] = data.values[start:stop]
+    elif comm.rank == 0:
+        dataset[()] = data
+
+
+def _attempt(comm, path, function):
+    """The value of a function on every rank; an error on one of them is raised on all."""
+    value, failed = None, None
+    try:
+        value = function()
+    except FAILURE as error:
+        failed = _failed(path, error)
+    raise_together(comm, failed)
+    return value
+
+
+def _failed(path, error):
+    return WriteFailed(f"{path}: cannot be written ({files.reason(error)})")
+
+
+def _write_gathered(comm, path, temporary, attributes, datasets):
+    """Rank 0 receives the rows of one rank after the other and writes them."""
+    target = None
+    if comm.rank == 0:
+        target = _Target(temporary, userblock_size=SEAL_BYTES)
+        target.attempt(lambda: target.file.attrs.update(attributes))
     for name, data in datasets.items():
         if target:
             target.create(name, data)
         if isinstance(data, Rows):
-            _gather(comm, data, target)
+            gather(comm, data, target.put if target else None)
         elif target:
             target.put(..., data)
-    if target:
-        target.attempt(lambda: target.file.close())
-        return target.error
-    return None
-
-
-def _gather(comm, data, target):
-    """Bring the rows of all ranks to rank 0, a run at a time: it never holds more than one message."""
-    counts = comm.gather(len(data.index))
-    shape, dtype = _shape(data), _dtype(data)
-    if comm.rank > 0 and len(data.index):
-        comm.Send(data.index, dest=0)
-        for start, stop in _runs(data.index, shape, dtype):
-            comm.Send(data.values[start:stop].reshape(-1).view(np.uint8), dest=0)
-    for source in range(comm.size) if target else ():
-        index = data.index
-        if source > 0:
-            index = np.empty(counts[source], dtype=np.int64)
-            if len(index):
-                comm.Recv(index, source=source)
-        for start, stop in _runs(index, shape, dtype):
-            piece = data.values[start:stop]
-            if source > 0:
-                piece = np.empty((stop - start, *shape[1:]), dtype=dtype)
-                comm.Recv(piece.reshape(-1).view(np.uint8), source=source)
-            target.put(slice(index[start], index[start] + stop - start), piece)
+    error = target.close() if target else None
+    raise_together(comm, None if error is None else files.refusal(path, error))
 
 
 class _Target:
-    """The file of the gathering rank.  After an error it takes and drops what still comes."""
+    """The file of one rank.  After an error of the disk it takes and drops what still comes."""
 
-    def __init__(self, temporary, attributes):
-        self.error = None
-        self.file = self.attempt(lambda: h5py.File(temporary, "w", userblock_size=SEAL_BYTES))
-        self.attempt(lambda: self.file.attrs.update(attributes))
+    def __init__(self, temporary, **options):
+        self._sink = files.Sink(temporary)
+        self.file = h5py.File(self._sink, "w", **options)
 
     def create(self, name, data):
         self.dataset = self.attempt(lambda: _create(self.file, name, data))
@@ -300,12 +270,12 @@ class _Target:
         self.attempt(lambda: self.dataset.__setitem__(where, values))
 
     def attempt(self, function):
-        if self.error is None:
-            try:
-                return function()
-            except OSError as error:
-                self.error = error
-        return None
+        return function() if self._sink.error is None else None
+
+    def close(self) -> OSError | None:
+        """Close the file; returns the first error of the disk, if any."""
+        self.file.close()
+        return self._sink.finish()
 
 
 # Checksums
@@ -314,7 +284,7 @@ class _Target:
 def _describe(comm, data):
     """(shape, dtype, digests of all rows in order) of a dataset, collectively."""
     if isinstance(data, Rows):
-        return _shape(data), _dtype(data), merge_rows(comm, data.index, row_digests(data.values), data.n)
+        return shape_of(data), dtype_of(data), merge_rows(comm, data.index, row_digests(data.values), data.n)
     return data.shape, data.dtype, row_digests(data)
 
 
@@ -325,14 +295,14 @@ def _verify(path, file):
     )
     attributes = _attributes(file)
     if checksum(attributes, described) != attributes.get("checksum"):
-        raise InputError(f"{path}: damaged, its content does not match its checksum")
+        raise Damaged(f"{path}: damaged, its content does not match its checksum")
 
 
 def _dataset_digests(dataset):
     """Digests a piece at a time, so that a large file need not fit into memory."""
     if not dataset.shape or not dataset.shape[0]:
         return row_digests(dataset[()])
-    pieces = _runs(np.arange(dataset.shape[0]), dataset.shape, dataset.dtype)
+    pieces = runs(np.arange(dataset.shape[0]), dataset.shape, dataset.dtype)
     return np.concatenate([row_digests(dataset[start:stop]) for start, stop in pieces])
 
 
@@ -354,7 +324,7 @@ def _opened(path, kind, version, verify):
             yield file
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: not a readable HDF5 file, or truncated ({reason})") from None
+        raise Damaged(f"{path}: not a readable HDF5 file, or truncated ({reason})") from None
 
 
 def _check_format(path, file, kind, version):
@@ -388,6 +358,6 @@ def _datasets(file):
 
 def _some_rows(dataset, index):
     rows = np.empty((len(index), *dataset.shape[1:]), dtype=dataset.dtype)
-    for start, stop in _runs(index, dataset.shape, dataset.dtype):
+    for start, stop in runs(index, dataset.shape, dataset.dtype):
         rows[start:stop] = dataset[index[start] : index[start] + stop - start]
     return rows
