@@ -4,8 +4,9 @@ Nothing here depends on a display: figures are drawn by matplotlib's Agg canvas,
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import matplotlib
 import numpy as np
@@ -40,10 +41,22 @@ class Drawing:
     caption: str
 
 
+def render(makers: Mapping[str, Callable[[], tuple[Figure, str] | None]]) -> dict[str, Drawing]:
+    """The figures and captions that functions make, by name; of some there may be nothing to draw."""
+    drawings = {}
+    with matplotlib.rc_context(STYLE):
+        for name, maker in makers.items():
+            made = maker()
+            if made is not None:
+                buffer = io.BytesIO()
+                made[0].savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+                drawings[name] = Drawing(buffer.getvalue(), made[1])
+    return drawings
+
+
 def draw(result: Result) -> dict[str, Drawing]:
     """Every figure for which the result has the data, by name, in the order of the page."""
-    drawings = {}
-    makers: dict[str, Callable[[Result], tuple[Figure, str] | None]] = {
+    makers = {
         "image": image,
         "labels": label_map,
         "entropy": entropy,
@@ -53,21 +66,14 @@ def draw(result: Result) -> dict[str, Drawing]:
         "iterations": iterations,
         "draws": draws,
     }
-    with matplotlib.rc_context(STYLE):
-        for name, maker in makers.items():
-            made = maker(result)
-            if made is not None:
-                buffer = io.BytesIO()
-                made[0].savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-                drawings[name] = Drawing(buffer.getvalue(), made[1])
-    return drawings
+    return render({name: partial(maker, result) for name, maker in makers.items()})
 
 
 # beta and the binding function
 
 
 def beta(result: Result) -> tuple[Figure, str] | None:
-    found, arrays = result.attributes, result.arrays
+    found, arrays, known = result.attributes, result.arrays, ""
     figure, (axes,) = panels(height=3.2)
     span = _span(result)
     bins = np.linspace(*span, 61)
@@ -87,12 +93,16 @@ def beta(result: Result) -> tuple[Figure, str] | None:
             color=DARK,
             label=text,
         )
+    if result.truth is not None:
+        axes.axvline(result.truth.beta, color="black", ls=":", lw=1.5, label="truth")
+        span = min(span[0], result.truth.beta), max(span[1], result.truth.beta)
+        known = f" The image was simulated with beta = {result.truth.beta:.5g}."
     _mark(axes, result, span)
     axes.set(xlim=span, xlabel=r"$\beta$ (inverse temperature)", ylabel="posterior density")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure, (
         f"Posterior of beta: mean {found['beta_mean']:.5g}, 95 % between {found['beta_low']:.5g} and "
-        f"{found['beta_high']:.5g}. {_crit_words(result)}"
+        f"{found['beta_high']:.5g}.{known} {_crit_words(result)}"
     )
 
 
@@ -267,12 +277,16 @@ def iterations(result: Result) -> tuple[Figure, str] | None:
         panel.set_ylim(0.0, None)
     if resampled.any():
         axes[2].legend(loc="best")
+    if result.truth is not None and result.hidden:
+        axes[0].axhline(result.truth.statistic, color="black", ls=":", lw=1.5, label="true S(z)")
+        axes[0].legend(handles=axes[0].get_lines()[-1:], loc="best")
     axes[-1].set_xlabel("iteration of the SMC")
     axes[-1].xaxis.set_major_locator(MaxNLocator(8, integer=True))
     figure.align_ylabels(axes)
+    words = "" if result.truth is None else f" The true labels have S(z) = {result.truth.statistic}."
     return figure, (
         f"The SMC over its {at.size} iterations, which stopped because: "
-        f"{result.attributes['stopped_because']}."
+        f"{result.attributes['stopped_because']}.{words}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .schema import Choice, Flag, Integer, Items, Number, Text, key
+from .schema import Choice, Flag, Integer, Items, Named, Number, Text, key
 
 SAMPLERS = ("swendsen-wang", "gibbs")
 
@@ -52,7 +52,11 @@ STUDIED = (
 
 @dataclass(frozen=True)
 class StudyKeys:
-    methods: tuple[str, ...] = key(Items(Choice(*STUDIED)), ("smc-abc", "path"), "they fit each image")
+    methods: tuple[str, ...] = key(
+        Items(Named(Choice(*STUDIED))),
+        ("smc-abc", "path"),
+        "they fit each image; one method can have several names, for different changes",
+    )
     changes: tuple[str, ...] = key(
         Items(Text(), least=0), (), '"METHOD table.key=value": what one method has different from the input'
     )

@@ -61,7 +61,11 @@ PARTS = {
 def html(result: Result, drawings: Mapping[str, Drawing], written: Iterable[str]) -> str:
     """The page; `written` are the names of the maps beside it."""
     title = f"{result.path.parent.resolve().name}: report of mpi_potts"
-    body = "\n".join(_body(result, drawings, list(written)))
+    return document(title, "\n".join(_body(result, drawings, list(written))))
+
+
+def document(title: str, body: str) -> str:
+    """One HTML file; the body is HTML already."""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{STYLE}</style>\n'
@@ -80,11 +84,11 @@ def _body(result, drawings, written) -> Iterator[str]:
     yield _verdict(result)
     yield from _pictures(result, drawings, written)
     yield "<h2>The posterior of &beta;</h2>"
-    yield _row(_figures(drawings, "beta", "draws"), _figures(drawings, "binding"), kind="two")
+    yield row(figures_of(drawings, "beta", "draws"), figures_of(drawings, "binding"), kind="two")
     yield from _noise(result, drawings)
     yield from _smc(result, drawings)
     yield "<h2>Numbers</h2>"
-    yield _table(("quantity", "value", "in words"), numbers(result), numeric=(1,))
+    yield table(("quantity", "value", "in words"), numbers(result), numeric=(1,))
     yield from _input(result)
 
 
@@ -119,7 +123,7 @@ def _pictures(result, drawings, written):
     if not {"image", "labels", "entropy"} & set(drawings):
         return
     yield "<h2>The image and its labels</h2>"
-    yield _row(*(_figures(drawings, name) for name in ("image", "labels", "entropy")))
+    yield row(*(figures_of(drawings, name) for name in ("image", "labels", "entropy")))
     if written:
         meaning = "label 1 to k, 0 where masked"
         if len(written) > 1:
@@ -127,13 +131,13 @@ def _pictures(result, drawings, written):
         yield f"<p>Maps beside this page: {escape(', '.join(written))} ({meaning}).</p>"
 
 
-def _row(*cells: str, kind: str = "") -> str:
+def row(*cells: str, kind: str = "") -> str:
     """Cells beside each other where there is room, else below."""
     inside = "".join(f"<div>{cell}</div>" for cell in cells if cell)
     return f'<div class="row {kind}">{inside}</div>'
 
 
-def _figures(drawings, *names) -> str:
+def figures_of(drawings: Mapping[str, Drawing], *names: str) -> str:
     """Figures below each other, of those that were drawn."""
     figures = []
     for name in names:
@@ -147,7 +151,9 @@ def _figures(drawings, *names) -> str:
     return "".join(figures)
 
 
-def _table(head, rows, numeric=()) -> str:
+def table(head: Iterable[str], rows: Iterable[Iterable], numeric: Iterable[int] = ()) -> str:
+    """A table; the columns `numeric` are set to the right."""
+
     def cells(tag, row):
         marks = (' class="n"' if column in numeric else "" for column in range(len(row)))
         return "".join(f"<{tag}{mark}>{escape(str(cell))}</{tag}>" for mark, cell in zip(marks, row))
@@ -162,8 +168,8 @@ def _noise(result, drawings):
         return
     yield "<h2>The noise of every label</h2>"
     head = ("label", "share", "mu", "sigma", "R-hat", "in words")
-    table = _table(head, noise_rows(result), numeric=range(5))
-    yield _row(_figures(drawings, "noise"), table, kind="two")
+    numbers_of = table(head, noise_rows(result), numeric=range(5))
+    yield row(figures_of(drawings, "noise"), numbers_of, kind="two")
     if (np.diff(result.order) != 1).any():
         given = ", ".join(str(j + 1) for j in result.order)
         yield f"<p>Labels are numbered by their mean; in the input and the result these are {given}.</p>"
@@ -269,8 +275,8 @@ def _smc(result, drawings):
     if "iterations" not in drawings:
         return
     yield "<h2>The SMC</h2>"
-    table = _table(("part of the SMC", "seconds", "%"), timings(result), numeric=(1, 2))
-    yield _row(_figures(drawings, "iterations"), table, kind="two")
+    times = table(("part of the SMC", "seconds", "%"), timings(result), numeric=(1, 2))
+    yield row(figures_of(drawings, "iterations"), times, kind="two")
 
 
 def timings(result: Result) -> Iterator[tuple[str, str, str]]:

@@ -23,11 +23,21 @@ from .errors import InputError
 from .image import Image, load_image
 from .lattice import Lattice
 from .maps import Maps
+from .methods.simulate import FORMAT as SIMULATED
+from .methods.simulate import VERSION as SIMULATED_VERSION
 
 # Probabilities are read this many values at a time: a large scene need not fit into memory.
 SLAB = 1 << 24
 # What `--set` may change of a result: where files lie now.
 PLACES = ("image.path", "image.mask", "precompute.file")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a simulated image was made with: beta, and S(z) of its labels."""
+
+    beta: float
+    statistic: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +59,7 @@ class Result:
     image: Image | None
     binding: Binding | None
     notes: tuple[str, ...]
+    truth: Truth | None = None
 
     @property
     def labels(self) -> int:
@@ -96,7 +107,8 @@ def load(path: Path, places: Sequence[str] = ()) -> Result:
     binding, of_binding = _binding(path, settings, attributes)
     shown, shares = _maps(path, arrays, shapes, order, image)
     notes = tuple(note for note in (of_image, of_binding) if note)
-    return Result(path, attributes, arrays, order, shown, shares, image, binding, notes)
+    truth = None if image is None else _truth(image.source, attributes)
+    return Result(path, attributes, arrays, order, shown, shares, image, binding, notes, truth)
 
 
 def _settings(path, attributes, places) -> Config:
@@ -138,6 +150,18 @@ def _image(settings, attributes) -> tuple[Image | None, str]:
         why = f"{settings.image.path} is not the image that was fitted"
         return None, f"The image is left out, and maps have no georeference: {why}; {remedy}"
     return image, ""
+
+
+def _truth(source, attributes) -> Truth | None:
+    """That of an image by `simulate`, fitted whole; none where the file is of another kind."""
+    if source.suffix != ".h5":
+        return None
+    try:
+        made, _ = store.read(source, SIMULATED, SIMULATED_VERSION, (), verify=False)
+    except InputError:
+        return None
+    whole = made["lattice"] == _fitted(attributes)["lattice"]
+    return Truth(made["beta"], made["statistic"]) if whole else None
 
 
 def _fitted(attributes):

@@ -6,6 +6,7 @@ same rule in words, so that a message, `--help` and the documentation cannot say
 
 import json
 import math
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -122,6 +123,23 @@ class Choice:
     def read(self, value: Any) -> str:
         if not isinstance(value, str) or value not in self.words:
             raise refusal(self)
+        return value
+
+
+@dataclass(frozen=True)
+class Named:
+    """A word of a choice, alone or with a name of the user's after an underscore."""
+
+    kind: Choice
+
+    @property
+    def accepts(self) -> str:
+        return f"{self.kind.accepts}, or one of these with _NAME after it"
+
+    def read(self, value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(r"[^_]+(_[A-Za-z0-9.-]+)?", value):
+            raise refusal(self)
+        self.kind.read(value.partition("_")[0])
         return value
 
 

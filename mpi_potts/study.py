@@ -18,12 +18,15 @@ import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 
+from .errors import InputError
+
 # The file of a study, and what it has of each method beside the times.
-FORMAT, VERSION = "mpi_potts study", 1
-COLUMNS = ("mean", "sd", "quantiles", "ess", "rank")
+FORMAT, VERSION = "mpi_potts study", 2
+COLUMNS = ("mean", "sd", "quantiles", "ess", "rank", "sample")
 # Of the quantiles that a fit leaves: the ends of the 95 % and the 50 % interval, and the median.
 PROBABILITIES = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
 INTERVALS = {0.5: (1, 3), 0.95: (0, 4)}
@@ -35,7 +38,7 @@ PASSES = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """What one method found on n images; `rank` is that of the true beta among `draws` draws."""
+    """What one method found on n images; `rank` is that of the true beta in the thinned draws, `sample`."""
 
     name: str
     truth: np.ndarray  # (n,)
@@ -44,9 +47,22 @@ class Fits:
     quantiles: np.ndarray  # (n, 5), at PROBABILITIES
     ess: np.ndarray
     rank: np.ndarray
+    sample: np.ndarray  # (n, draws)
     cpu: np.ndarray
     elapsed: np.ndarray
-    draws: int
+
+    @property
+    def draws(self) -> int:
+        return self.sample.shape[1]
+
+
+def check_version(path: Path, attributes: Mapping, version: int) -> None:
+    """Refuse a file of an older program, which has no draws."""
+    if attributes["version"] < version:
+        raise InputError(
+            f"{path}: version {attributes['version']} of an older mpi_potts, without draws; another --output "
+            f"is accepted, or --fresh"
+        )
 
 
 def to_arrays(fits: Iterable[Fits]) -> dict[str, np.ndarray]:
@@ -59,13 +75,13 @@ def to_arrays(fits: Iterable[Fits]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def from_arrays(arrays: Mapping[str, np.ndarray], rows: Iterable[str], draws: int) -> list[Fits]:
+def from_arrays(arrays: Mapping[str, np.ndarray], rows: Iterable[str]) -> list[Fits]:
     """The inverse of `to_arrays`, in the order of `rows`."""
     found = []
     for name in rows:
         columns = {column: arrays[f"{name}/{column}"] for column in ("truth", *COLUMNS)}
         columns |= {clock: arrays[f"{name}/{clock}/seconds"] for clock in ("cpu", "elapsed")}
-        found.append(Fits(name, **columns, draws=draws))
+        found.append(Fits(name, **columns))
     return found
 
 

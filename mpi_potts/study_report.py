@@ -1,31 +1,31 @@
 """The report on a study: its table and figures, from study.h5, as one page.
 
-As in the paper's figures: true against estimated beta, effective sample sizes, CPU and elapsed times by
-method; and the histograms of ranks, which are flat where the posterior is right.
+As in the paper's figures: true against estimated beta; the distribution of the error of beta (figure 4, where
+SMC-ABC runs with two values of M); effective sample sizes, CPU and elapsed times by method; and the
+histograms of ranks, which are flat where the posterior is right.
 """
 
-import base64
-import io
-from collections.abc import Callable
+from functools import partial
 from html import escape
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from . import files, store, study
-from .figures import DARK, DPI, LIGHT, MIDDLE, Drawing
-from .figures import STYLE as FIGURE_STYLE
-from .page import STYLE
+from . import files, page, store, study
+from .figures import DARK, LIGHT, MIDDLE, Drawing, render
 from .pictures import panels
 from .study import FORMAT, VERSION, Fits
+
+# The method that others are held against: without a tolerance, and exact up to the binding function.
+REFERENCE = "path"
 
 
 def load(path: Path) -> tuple[dict, list[Fits]]:
     """Attributes of a study, and what each method found; on one rank."""
     attributes, arrays = store.read(path, FORMAT, VERSION)
-    return attributes, study.from_arrays(arrays, attributes["rows"], attributes["draws"])
+    study.check_version(path, attributes, VERSION)
+    return attributes, study.from_arrays(arrays, attributes["rows"])
 
 
 def write(path: Path, directory: Path | None = None) -> str:
@@ -44,37 +44,21 @@ def write(path: Path, directory: Path | None = None) -> str:
 def html(path: Path, table: str, attributes: dict, drawn: dict[str, Drawing]) -> str:
     """One file with everything in it."""
     title = f"{path.parent.resolve().name}: a study of {attributes['images']} images"
-    shown = "\n".join(
-        f'<figure><img alt="{escape(name)}" src="data:image/png;base64,{base64.b64encode(d.png).decode()}">'
-        f"<figcaption>{escape(d.caption)}</figcaption></figure>"
-        for name, d in drawn.items()
-    )
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{STYLE}</style>\n'
-        f"</head>\n<body>\n<h1>{escape(title)}</h1>\n<pre>{escape(table)}</pre>\n"
-        f'<div class="row two">{shown}</div>\n<h2>Input</h2>\n<pre>{escape(attributes["input"])}</pre>\n'
-        f"<pre>{escape(attributes['overrides'])}</pre>\n</body>\n</html>\n"
+    return page.document(
+        title,
+        f"<h1>{escape(title)}</h1>\n<pre>{escape(table)}</pre>\n"
+        f'<div class="row two">{page.figures_of(drawn, *drawn)}</div>\n'
+        f"<h2>Input</h2>\n<pre>{escape(attributes['input'])}</pre>\n"
+        f"<pre>{escape(attributes['overrides'])}</pre>",
     )
 
 
 def draw(fits: list[Fits], attributes: dict) -> dict[str, Drawing]:
     """Every figure, by name."""
-    makers: dict[str, Callable[[list[Fits]], tuple[Figure, str]]] = {
-        "beta": beta,
-        "ess": ess,
-        "times": times,
-    }
+    makers = {maker.__name__: partial(maker, fits) for maker in (beta, errors, ess, times)}
     if attributes["calibrated"]:
-        makers["ranks"] = lambda fits: ranks(fits, attributes["bins"])
-    drawings = {}
-    with matplotlib.rc_context(FIGURE_STYLE):
-        for name, maker in makers.items():
-            figure, caption = maker(fits)
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-            drawings[name] = Drawing(buffer.getvalue(), caption)
-    return drawings
+        makers["ranks"] = partial(ranks, fits, attributes["bins"])
+    return render(makers)
 
 
 def beta(fits: list[Fits]) -> tuple[Figure, str]:
@@ -94,9 +78,38 @@ def beta(fits: list[Fits]) -> tuple[Figure, str]:
     )
 
 
+def posterior_error(fits: Fits) -> np.ndarray:
+    """(n, draws) draws of beta less the true one."""
+    return fits.sample - fits.truth[:, None]
+
+
+def errors(fits: list[Fits]) -> tuple[Figure, str]:
+    """The error of all draws; and of the means, as their distance from path sampling where there is one."""
+    exact = next((each for each in fits if each.name == REFERENCE), None)
+    others = [each for each in fits if each is not exact]
+    both = exact is not None and len(others) > 0
+    figure, axes = panels(1 + both, 1.0 + 0.32 * (len(fits) + both * len(others)) + 0.5 * both)
+    _boxes(axes[0], fits, [posterior_error(each).ravel() for each in fits], DARK)
+    axes[0].set_xlabel(r"$\beta$ drawn less true $\beta$")
+    caption = "Error of beta in the draws of all images: range, middle half and median."
+    if both:
+        for place, each in zip(np.arange(len(others))[::-1], others):
+            distance = (each.mean - exact.mean) / exact.sd
+            axes[1].plot(distance, np.full(distance.size, place), "|", color=DARK, markersize=9)
+        _rows(axes[1], others)
+        axes[1].set_xlabel(f"posterior mean less that of {REFERENCE}, in its sd")
+        caption += (
+            f" Below: the posterior mean of each image, held against {REFERENCE}, which has no tolerance."
+        )
+    for panel in axes:
+        panel.axvline(0.0, color=MIDDLE, linewidth=1.0, linestyle="--", zorder=0)
+    return figure, caption
+
+
 def ess(fits: list[Fits]) -> tuple[Figure, str]:
     figure, (axes,) = panels(height=0.8 + 0.35 * len(fits))
     _boxes(axes, fits, [each.ess for each in fits], DARK)
+    axes.set_xscale("log")
     axes.set_xlabel("effective sample size of beta")
     return figure, "Effective sample sizes by method: range, middle half and median of the images (log axis)."
 
@@ -105,6 +118,7 @@ def times(fits: list[Fits]) -> tuple[Figure, str]:
     figure, axes = panels(2, 1.6 + 0.7 * len(fits), sharex=True)
     for panel, name, colour in zip(axes, ("cpu", "elapsed"), (DARK, MIDDLE)):
         _boxes(panel, fits, [getattr(each, name) for each in fits], colour)
+        panel.set_xscale("log")
         panel.set_xlabel(f"{'CPU' if name == 'cpu' else 'elapsed'} time for one image (s)")
         panel.tick_params(labelbottom=True)
     caption = "CPU and elapsed times by method, as run: range, middle half and median (log axes)."
@@ -135,6 +149,10 @@ def _boxes(axes, fits, values, colour):
     axes.hlines(places, low, high, color=colour, linewidth=1.0)
     axes.hlines(places, lower, upper, color=colour, linewidth=6.0)
     axes.plot(median, places, "|", color="white", markersize=8)
-    axes.set_yticks(places, [each.name for each in fits])
+    _rows(axes, fits)
+
+
+def _rows(axes, fits):
+    """The names of the methods, the first at the top."""
+    axes.set_yticks(np.arange(len(fits))[::-1], [each.name for each in fits])
     axes.set_ylim(-0.6, len(fits) - 0.4)
-    axes.set_xscale("log")

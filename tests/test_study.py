@@ -1,6 +1,8 @@
 """Scores of draws made by hand, the test of uniform ranks, a small study that is stopped and continued."""
 
 import math
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +11,14 @@ from fitting import options, same_bits
 from launch import finish, launch, start
 from scipy import stats
 
-from mpi_potts import config, parallel, store, study
+from mpi_potts import config, parallel, store, study, study_report
 from mpi_potts.commands import study as command
 from mpi_potts.control import Control
 from mpi_potts.errors import InputError, Interrupted
 from mpi_potts.methods import study_fit
 from mpi_potts.study import PROBABILITIES, Fits
 
+GREY = (0.85, 0.85, 0.85)  # of the band where bins of a right posterior lie
 INPUT = Path(__file__).resolve().parent.parent / "inputs" / "study_small.toml"
 
 
@@ -32,9 +35,9 @@ def posteriors(truth, centre, sd, seed=0, draws=99):
         centre[:, None] + sd * stats.norm.ppf(PROBABILITIES),
         np.full(n, 10.0),
         (sample < truth[:, None]).sum(axis=1),
+        sample,
         np.full(n, 2.0),
         np.full(n, 3.0),
-        draws,
     )
 
 
@@ -142,7 +145,8 @@ def test_the_truth_is_that_of_simulated_images(whole):
     assert np.array_equal(truth, arrays["smc-abc particles/truth"])
     assert np.unique(truth).size == 4
     assert ((truth > 0.0) & (truth < 1.2)).all()
-    assert (arrays["path/rank"] <= 19).all()
+    assert arrays["path/sample"].shape == (4, 19)
+    assert np.array_equal((arrays["path/sample"] < truth[:, None]).sum(axis=1), arrays["path/rank"])
 
 
 class StopAt(Control):
@@ -210,6 +214,9 @@ def test_a_part_of_another_input_is_refused_by_what_differs(whole):
         ('study.changes=["path model.labels=2"]', "model|labels"),
         ("study.images_from=4", "from < to <= 4"),
         ('study.methods=["path", "path"]', "each once"),
+        ('study.methods=["path_"]', "with _NAME after it"),
+        ('study.methods=["pith_1"]', "with _NAME after it"),
+        ('study.methods=["path_../up"]', "with _NAME after it"),
         ('study.methods=["rejection"]', "observed labels"),
     ],
 )
@@ -232,9 +239,35 @@ def test_changes_are_of_one_method_and_extrapolated(tmp_path):
     names = {name.partition("/")[0] for name in arrays}
     assert names == {"exchange", "smc-abc-pseudo particles", "pseudolikelihood"}
     text = (tmp_path / "study.txt").read_text()
-    assert "exchange ran at reduced size: without study.changes it simulates 2.5e+05 times" in text
-    assert "smc-abc-pseudo ran at reduced size: without study.changes it simulates 10 times" in text
+    # With the sweeps of the labels: 100000 (500 + 1) to 40 (5 + 1), 200 (10 + 20) + 50 to 20 (10 + 20) + 50.
+    assert "exchange ran at reduced size: without study.changes it simulates 2.088e+05 times" in text
+    assert "smc-abc-pseudo ran at reduced size: without study.changes it simulates 9.308 times" in text
     assert text.count("extrapolated, not measured") == 2
+
+
+def test_one_method_can_have_several_names_with_different_changes(tmp_path):
+    changes = ["simulate.images=2", 'study.methods=["path", "smc-abc", "smc-abc_M5"]']
+    changes += ['study.changes=["smc-abc_M5 smc.replicates=5"]']
+    arrays = run(tmp_path, *changes)
+    names = {name.partition("/")[0] for name in arrays}
+    assert names == {"path"} | {
+        f"smc-abc{m} {what}" for m in ("", "_M5") for what in ("marginal", "particles")
+    }
+    one, other = (arrays[f"smc-abc{m} particles/sample"] for m in ("", "_M5"))
+    assert not np.array_equal(one, other)
+    settings = config.load(INPUT, changes, tmp_path)
+    assert command.method_config(settings, "smc-abc_M5").smc.replicates == 5
+    assert command.method_config(settings, "smc-abc").smc.replicates == 20
+
+
+def test_parts_of_an_older_program_are_refused(whole, tmp_path):
+    output, _ = whole
+    shutil.copytree(output, tmp_path, dirs_exist_ok=True)
+    part = tmp_path / "image_000" / "path.h5"
+    attributes, arrays = store.read(part, study_fit.PART, study_fit.VERSION)
+    store.write(parallel.ALONE, part, study_fit.PART, 1, attributes, arrays, "gather")
+    with pytest.raises(InputError, match="version 1 of an older mpi_potts"):
+        run(tmp_path)
 
 
 def test_observed_labels_are_studied_too(tmp_path):
@@ -259,10 +292,57 @@ def test_the_report_of_a_study_has_its_table_and_figures(whole):
     output, arrays = whole
     page = (output / "study.html").read_text()
     assert "smc-abc particles" in page
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 5
     assert sorted(path.name for path in output.glob("study_*.png")) == [
-        f"study_{name}.png" for name in ("beta", "ess", "ranks", "times")
+        f"study_{name}.png" for name in ("beta", "errors", "ess", "ranks", "times")
     ]
     names = ["path", "smc-abc marginal", "smc-abc particles"]
-    again = study.to_arrays(study.from_arrays(arrays, names, 19))
+    again = study.to_arrays(study.from_arrays(arrays, names))
     assert all(np.array_equal(arrays[name], again[name]) for name in arrays)
+
+
+def lines_of(axes):
+    """{colour and width of the bars or marks: their points} of a panel, rows from the top."""
+    boxes = {round(c.get_linewidth()[0]): np.array(c.get_segments())[:, :, 0] for c in axes.collections}
+    return boxes, [line.get_xdata() for line in axes.get_lines()]
+
+
+def test_the_figure_of_errors_shows_draws_less_truth_and_means_less_path(whole):
+    """Figure 4 of the paper: what is drawn, taken from the figure, is what was found."""
+    found = [gaussian_study(50, 0.5), gaussian_study(50, 0.9)]
+    path, other = replace(found[0], name="path"), replace(found[1], mean=found[1].mean + 0.2)
+    figure, caption = study_report.errors([path, other])
+    boxes, lines = lines_of(figure.axes[0])
+    for row, each in enumerate([path, other]):
+        error = each.sample - each.truth[:, None]
+        np.testing.assert_allclose(boxes[1][row], [error.min(), error.max()])
+        np.testing.assert_allclose(boxes[6][row], np.quantile(error, (0.25, 0.75)))
+        np.testing.assert_allclose(lines[0][row], np.median(error))
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["path", "normal"]
+    np.testing.assert_allclose(lines_of(figure.axes[1])[1][0], (other.mean - path.mean) / path.sd)
+    assert "held against path" in caption
+    assert len(study_report.errors([other])[0].axes) == 1
+
+
+def test_the_figures_of_times_and_sizes_have_every_method_on_log_axes(whole):
+    output, _ = whole
+    _, fits = study_report.load(output / "study.h5")
+    for maker, columns in ((study_report.ess, ["ess"]), (study_report.times, ["cpu", "elapsed"])):
+        figure, _ = maker(fits)
+        for axes, column in zip(figure.axes, columns, strict=True):
+            boxes, lines = lines_of(axes)
+            values = [getattr(each, column) for each in fits]
+            np.testing.assert_allclose(boxes[1], [[v.min(), v.max()] for v in values])
+            np.testing.assert_allclose(lines[0], [np.median(v) for v in values])
+            assert axes.get_xscale() == "log"
+            assert [t.get_text() for t in axes.get_yticklabels()] == [each.name for each in fits]
+    figure, _ = study_report.beta(fits)
+    for axes, each in zip(figure.axes, fits, strict=True):
+        diagonal, points = axes.get_lines()
+        np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+        np.testing.assert_array_equal(points.get_xydata(), np.stack([each.truth, each.mean], axis=1))
+        segments = np.array(axes.collections[0].get_segments())[:, :, 1]
+        np.testing.assert_array_equal(segments, each.quantiles[:, [0, -1]])
+    figure, _ = study_report.ranks(fits, 20)
+    for axes in figure.axes:
+        assert sum(bar.get_height() for bar in axes.patches if bar.get_facecolor()[:3] != GREY) == 4

@@ -1,6 +1,7 @@
 """`mpi-potts report RESULT.h5`: a page with figures, and maps of the labels, beside the result.
 
-Of a study, study.h5: a page with its table and figures.
+Of a study, study.h5: a page with its table and figures.  Of a binding function, binding.h5: a page with its
+curves, beside the exact ones on a small lattice, or those of another binding function (`--compare`).
 """
 
 import importlib.util
@@ -15,7 +16,8 @@ INSTALL = "pip install 'mpi_potts[figures]'"
 def execute(comm: Comm, config: None, options) -> int:
     """Write the report on rank 0; the other ranks wait."""
     directory = None if options.output is None else Path(options.output)
-    _say(comm, on_root(comm, _write, Path(options.target), directory, options.set))
+    other = None if options.compare is None else Path(options.compare)
+    _say(comm, on_root(comm, _write, Path(options.target), directory, options.set, other))
     return 0
 
 
@@ -29,12 +31,17 @@ def drawable() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def _write(path, directory=None, places=()):
+def _write(path, directory=None, places=(), other=None):
     if not drawable():
         raise InputError(f"{path}: {_missing()}")
-    from .. import report, store, study, study_report
+    from .. import binding_file, binding_report, report, store, study, study_report
 
-    if store.contents(path)[0]["format"] == study.FORMAT:
+    kind = store.contents(path)[0]["format"]
+    if kind == binding_file.FORMAT:
+        return binding_report.write(path, directory, other)
+    if other is not None:
+        raise InputError(f"--compare {other}: {path} is a file of {kind!r}; a binding function is accepted")
+    if kind == study.FORMAT:
         return study_report.write(path, directory)
     return report.write(path, directory, places)
 

@@ -13,10 +13,8 @@ from ..control import Control
 from ..errors import InputError
 from ..image import lattice_of, load_image
 from ..lattice import Lattice
-from ..methods.simulate import simulate_image, simulate_labels, truth
+from ..methods.simulate import FORMAT, VERSION, simulate_image, simulate_labels, truth
 from ..progress import Progress
-
-FORMAT, VERSION = "mpi_potts image", 1
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,14 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import config as settings_of
-from .. import files, fit_file, store, study
+from .. import files, store, study
 from ..config import Config
 from ..control import Control
 from ..errors import InputError, Interrupted
 from ..image import lattice_of
 from ..lattice import Lattice
 from ..methods.problem import check_method, needs_binding
-from ..methods.study_fit import PART, Listener, Study, compile_all, fit_one
-from ..methods.study_fit import VERSION as PART_VERSION
+from ..methods.study_fit import Listener, Study, compile_all, fit_one
 from ..parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
 from ..progress import Progress
 from ..study import COLUMNS, FORMAT, VERSION, Fits, Scores
@@ -62,6 +61,11 @@ def prepare(config: Config) -> tuple[dict[str, Config], Lattice]:
     return {name: method_config(config, name) for name in keys.methods}, lattice_of(config)
 
 
+def kind_of(name: str) -> str:
+    """The method of an entry of study.methods, which may have a name of the user's after it."""
+    return name.partition("_")[0]
+
+
 def method_config(config: Config, name: str) -> Config:
     """The input of one method: with its study.changes."""
     changes = []
@@ -74,9 +78,10 @@ def method_config(config: Config, name: str) -> Config:
                 f"one of study.methods: {known}"
             )
         changes += [change] if method == name else []
+    kind = kind_of(name)
     changes += [
-        f"fit.method={name.removesuffix(PSEUDO)}",
-        f"fit.pseudo_data={str(name.endswith(PSEUDO)).lower()}",
+        f"fit.method={kind.removesuffix(PSEUDO)}",
+        f"fit.pseudo_data={str(kind.endswith(PSEUDO)).lower()}",
     ]
     try:
         changed = settings_of.load(config.path, (*config.overrides, *changes), config.output)
@@ -172,18 +177,14 @@ def collect(plan: Study) -> list[Fits]:
     rows: dict[str, list[dict]] = {}
     for method in plan.methods:
         for number in range(plan.config.simulate.images):
-            path = plan.part(number, method)
-            attributes, arrays = store.read(path, PART, PART_VERSION)
-            fit_file.check_settings(path, attributes, plan.settings(method))
+            attributes, arrays = plan.read(number, method)
             shared = {"truth": attributes["beta"], "cpu": arrays.pop("cpu/seconds")}
             shared["elapsed"] = arrays.pop("elapsed/seconds")
             for name in dict.fromkeys(key.rpartition("/")[0] for key in sorted(arrays)):
                 columns = {column: arrays[f"{name}/{column}"] for column in COLUMNS}
                 rows.setdefault(name, []).append(shared | columns)
     return [
-        Fits(
-            name, **{c: np.array([row[c] for row in found]) for c in found[0]}, draws=plan.config.study.draws
-        )
+        Fits(name, **{c: np.array([row[c] for row in found]) for c in found[0]})
         for name, found in rows.items()
     ]
 
@@ -220,7 +221,7 @@ def notes(plan: Study, rows: list[Scores]) -> Iterator[str]:
         )
     for method, config in plan.methods.items():
         factor = simulated(plan.config, method) / simulated(config, method)
-        row = next(row for row in rows if row.method.startswith(method))
+        row = next(row for row in rows if row.method.partition(" ")[0] == method)
         if factor != 1.0:
             yield (
                 f"{method} ran at reduced size: without study.changes it simulates {factor:.4g} times the "
@@ -229,13 +230,19 @@ def notes(plan: Study, rows: list[Scores]) -> Iterator[str]:
             )
 
 
-def simulated(config: Config, method: str) -> float:
-    """Sweeps over whole images that a method simulates (in each iteration of an SMC); 1 for the others."""
+def simulated(config: Config, name: str) -> float:
+    """Sweeps over whole images, those of the labels too, of a method that simulates; 1 for the others.
+
+    Of an SMC, the sweeps in each iteration.
+    """
+    method, hidden = kind_of(name), config.image.kind == "observations"
+    keys, smc = config.pseudo_data, config.smc
     if method == "exchange":
-        return config.exchange.iterations * config.exchange.auxiliary_sweeps
-    sweeps = config.pseudo_data.burn_in + config.smc.replicates * config.pseudo_data.spacing
+        return config.exchange.iterations * (config.exchange.auxiliary_sweeps + hidden)
     if method == "smc-abc-pseudo":
-        return config.smc.particles * sweeps
+        return smc.particles * (keys.burn_in + smc.replicates * keys.spacing) + hidden * smc.label_sweeps
+    if method == "rejection-pseudo":
+        return config.rejection.draws * (keys.burn_in + keys.spacing)
     return 1.0
 
 

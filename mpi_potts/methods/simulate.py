@@ -18,6 +18,8 @@ from ..lattice import Lattice
 from ..potts import MASKED, Sampler
 from ..rng import Purpose
 
+# The file of an image.
+FORMAT, VERSION = "mpi_potts image", 1
 PRIOR = "prior"
 
 

@@ -1,8 +1,8 @@
 """One image of a study, fitted by one method: the image from its number, the fit, and the part it leaves.
 
 A part has for each row of the table the posterior mean and sd of beta, its quantiles, the effective sample
-size, and the rank of the true beta among thinned draws; and the times of the fit.  Each image is fitted with
-a seed of its own, so that the errors of two images are independent.
+size, thinned draws, and the rank of the true beta among them; and the times of the fit.  Each image is
+fitted with a seed of its own, so that the errors of two images are independent.
 """
 
 import json
@@ -31,7 +31,7 @@ from . import outcome
 from .problem import KINDS, Problem, needs_binding
 from .simulate import Truth, simulate_image, truth
 
-PART, VERSION = "mpi_potts study part", 1
+PART, VERSION = "mpi_potts study part", 2
 # A fit of a moment, which compiles what a method needs: compiling is in no one's times.
 SHORT = {
     "fit": {"final_sweeps": 2, "final_burn_in": 0},
@@ -83,9 +83,16 @@ class Study:
         path = self.part(number, method)
         if not path.exists():
             return False
-        attributes, _ = store.read(path, PART, VERSION, ())
-        fit_file.check_settings(path, attributes, self.settings(method))
+        self.read(number, method, ())
         return True
+
+    def read(self, number: int, method: str, names=None) -> tuple[dict, dict[str, np.ndarray]]:
+        """Attributes and datasets of a part; one of another input, or of an older program, is refused."""
+        path = self.part(number, method)
+        attributes, arrays = store.read(path, PART, VERSION, names)
+        study.check_version(path, attributes, VERSION)
+        fit_file.check_settings(path, attributes, self.settings(method))
+        return attributes, arrays
 
 
 def image_seed(config: Config, number: int) -> int:
@@ -183,7 +190,7 @@ def posteriors(method: str, found: outcome.Outcome, beta: float, count: int) -> 
 
 def _columns(summary, quantiles, draws, beta):
     rank = int(np.count_nonzero(draws < beta))
-    return dict(zip(COLUMNS, (summary.mean, summary.sd, quantiles, summary.ess, rank)))
+    return dict(zip(COLUMNS, (summary.mean, summary.sd, quantiles, summary.ess, rank, draws)))
 
 
 def compile_all(plan: Study, methods: list[str]) -> None:
