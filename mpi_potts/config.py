@@ -198,6 +198,11 @@ class RunKeys:
         "auto",
         "parallel HDF5, or gathered on rank 0; auto: what h5py can do",
     )
+    threads: int | str = key(
+        Either(Integer(1, 1024), Choice("auto")),
+        "auto",
+        "threads that sweep the labels of one image; auto: the cores of waiting ranks, where it is large",
+    )
 
 
 @dataclass(frozen=True)

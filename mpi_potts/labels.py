@@ -16,11 +16,11 @@ import numpy as np
 
 from . import rng
 from .errors import InputError
-from .kernels import chain as plane_chain
-from .kernels import chequerboard, general
+from .label_paths import path
 from .lattice import Lattice
 from .noise import Priors
 from .rng import Purpose
+from .threads import ALONE, Team
 
 MARGINALS = ("path", "synthetic")
 MASKED = 255
@@ -51,9 +51,19 @@ class LabelChain:
     """
 
     def __init__(
-        self, lattice: Lattice, values: np.ndarray, labels: int, priors: Priors, seed: int, chain: int = 0
+        self,
+        lattice: Lattice,
+        values: np.ndarray,
+        labels: int,
+        priors: Priors,
+        seed: int,
+        chain: int = 0,
+        team: Team = ALONE,
     ):
-        """values: the image, of the lattice's shape.  Chains of different numbers start differently."""
+        """values: the image, of the lattice's shape.  Chains of different numbers start differently.
+
+        team: the threads that sweep; the chain does not depend on how many there are.
+        """
         observed = np.asarray(values, dtype=np.float64)[lattice.exists]
         self.centre, self.unit = float(observed.mean()), float(observed.std())
         if not (np.isfinite(self.unit) and self.unit > 0.0):
@@ -67,7 +77,7 @@ class LabelChain:
         self._streams = np.stack([rng.stream(seed, purpose, chain) for purpose in purposes])
         image = np.zeros(lattice.shape)
         image[lattice.exists] = (observed - self.centre) / self.unit
-        self._path = (_Plane if lattice.first_order_plane else _General)(lattice, labels, image)
+        self._path = path(lattice, labels, image, team)
         self.done = self.counted = 0
         self._start(image[lattice.exists], self._streams[0], chain)
 
@@ -188,103 +198,3 @@ class LabelChain:
             counts = np.zeros((*self.lattice.shape, self.k), dtype=np.uint32)
             counts[self.lattice.exists] = packed["counts"]
             self._path.load_counts(counts)
-
-
-class _Plane:
-    """First-order plane: whole chains run in a kernel, on the chequerboard layout."""
-
-    def __init__(self, lattice, k, image):
-        self.layout = chequerboard.layout(lattice, k)
-        self.place = (self.layout.absent, *self.layout.geometry)
-        self.y = self.layout.scatter(image.astype(np.float32), 0.0)
-
-    def load(self, labels):
-        self.state = chequerboard.from_labels(self.layout, labels)
-        self.tally = None
-
-    def labels(self):
-        return chequerboard.to_labels(self.layout, self.state)
-
-    def run(self, betas, *rest):
-        plane_chain.run(self.state, self.place, self.y, betas, *rest)
-
-    def final(self, last, surrogate, path, mean, sd, prior, in_order, streams, first, *trace_and_count):
-        *trace, count = trace_and_count
-        counts = self._counts() if count else np.empty((4, 0, self.state.shape[1]), np.uint32)
-        noise = mean, sd, prior, in_order, streams
-        plane_chain.final(
-            self.state, self.place, self.y, last, surrogate, path, *noise, first, *trace, counts
-        )
-
-    def count(self):
-        for j in range(self.layout.labels):
-            self._counts()[:, j] += self.state == j
-
-    def _counts(self):
-        if self.tally is None:
-            self.tally = np.zeros((4, self.layout.labels, self.state.shape[1]), dtype=np.uint32)
-        return self.tally
-
-    def counts(self):
-        return self.layout.gather(np.moveaxis(self._counts(), 1, 2))
-
-    def load_counts(self, counts):
-        for j in range(self.layout.labels):
-            self._counts()[:, j] = self.layout.scatter(counts[..., j], 0)
-
-
-class _General:
-    """Any lattice: the general kernels, a call for each step."""
-
-    def __init__(self, lattice, k, image):
-        self.layout = general.layout(lattice, k)
-        self.k = k
-        self.exists = lattice.exists
-        self.y = general.pad_values(self.layout, image)
-
-    def load(self, labels):
-        self.state = general.from_labels(self.layout, labels)
-        self.tally = None
-
-    def labels(self):
-        return general.to_labels(self.layout, self.state)
-
-    def _step(self, beta, mean, sd, prior, in_order, streams, number):
-        s, *sums = general.gibbs_with_data(
-            self.layout, self.state, self.y, beta, mean, sd, streams[0], number
-        )
-        totals = np.stack(sums, axis=1).astype(np.float64)
-        k0, k1 = rng.key(streams[1], number)
-        table = plane_chain.identity()
-        plane_chain.settle_noise(
-            totals, np.zeros(self.k, np.float32), prior, in_order, mean, sd, k0, k1, self.state, table
-        )
-        return s
-
-    def run(self, betas, mean, sd, prior, in_order, streams, first, statistic, means, sds):
-        for t, beta in enumerate(betas):
-            statistic[t] = self._step(beta, mean, sd, prior, in_order, streams, first + t)
-            means[t], sds[t] = mean, sd
-
-    def final(self, last, surrogate, path, mean, sd, prior, in_order, streams, first, *trace_and_count):
-        betas, statistic, means, sds, count = trace_and_count
-        for t in range(betas.size):
-            betas[t] = plane_chain.beta_given(last, surrogate, path, streams[2], first + t)
-            last = self._step(betas[t], mean, sd, prior, in_order, streams, first + t)
-            statistic[t], means[t], sds[t] = last, mean, sd
-            if count:
-                self.count()
-
-    def count(self):
-        self._counts()[...] += self.labels()[..., None] == np.arange(self.k)
-
-    def _counts(self):
-        if self.tally is None:
-            self.tally = np.zeros((*self.exists.shape, self.k), dtype=np.uint32)
-        return self.tally
-
-    def counts(self):
-        return self._counts()
-
-    def load_counts(self, counts):
-        self._counts()[...] = counts

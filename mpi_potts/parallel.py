@@ -17,9 +17,12 @@ import numpy as np
 from mpi4py import MPI
 
 from .errors import InputError, Interrupted
+from .threads import own_cores
 
 # For annotations elsewhere: mpi4py is imported here and in __main__ only.
 Comm = MPI.Comm
+# All ranks: what a call from Python uses where it is given no communicator.
+WORLD = MPI.COMM_WORLD
 # For files that a rank writes by itself.
 ALONE = MPI.COMM_SELF
 # A waiting rank looks this often (seconds).  Spinning in a blocking call takes memory bandwidth and turbo
@@ -165,26 +168,57 @@ def warm_up(comm: Comm, function: Callable[[], Any]) -> None:
     node.Free()
 
 
+def lent_cores(comm: Comm, busy: bool) -> tuple[frozenset[int], int]:
+    """The cores of this node's ranks, and how many of them each busy rank may use: the others wait."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    cores = frozenset().union(*node.allgather(own_cores()))
+    share = len(cores) // max(1, node.allreduce(int(busy)))
+    node.Free()
+    return cores, share
+
+
 @contextmanager
-def abort_on_error(comm: Comm) -> Iterator[None]:
+def private(comm: Comm) -> Iterator[Comm]:
+    """A communicator of the same ranks, on which no one else's messages can be met."""
+    own = comm.Dup()
+    yield own
+    own.Free()
+
+
+def one_node(comm: Comm) -> bool:
+    """Whether all ranks are on one node, and so see the same temporary files.  Collective."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = node.size
+    node.Free()
+    return size == comm.size
+
+
+@contextmanager
+def abort_on_error(
+    comm: Comm, passing: tuple[type[BaseException], ...] = (InputError, Interrupted, SystemExit)
+) -> Iterator[None]:
     """An error on one rank ends all ranks, instead of leaving the others waiting for it for ever.
 
-    An InputError, Interrupted or SystemExit that every rank raises passes through, to be reported once.  One
-    that only some ranks have, and any other exception, is printed and aborts the communicator.
+    An exception of the kinds `passing` that every rank raises passes through, to be reported once.  One that
+    only some ranks have, and any other, is printed and aborts the communicator.
     """
     meeting = comm.Dup()
     try:
         yield
-    except (InputError, Interrupted, SystemExit) as error:
+    except passing as error:
         if _all_here(meeting):
             raise
-        print(f"rank {comm.rank}: {error}", file=sys.stderr, flush=True)
-        comm.Abort(exit_code(error))
+        _abort(comm, error)
     except BaseException as error:
-        text = "".join(traceback.format_exception(error))
-        print(f"rank {comm.rank} of {comm.size}:\n{text}", file=sys.stderr, end="", flush=True)
-        comm.Abort(exit_code(error))
+        _abort(comm, error)
     meeting.Free()
+
+
+def _abort(comm, error):
+    foreseen = isinstance(error, InputError | Interrupted | SystemExit)
+    text = f" {error}\n" if foreseen else "\n" + "".join(traceback.format_exception(error))
+    print(f"rank {comm.rank} of {comm.size}:{text}", file=sys.stderr, end="", flush=True)
+    comm.Abort(exit_code(error))
 
 
 def exit_code(error: BaseException) -> int:

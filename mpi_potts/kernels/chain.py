@@ -12,7 +12,7 @@ renaming: they are of labels that have been put in order.
 import numpy as np
 from numba import njit, uint8, uint64
 
-from .chequerboard_data import parameters, sweep
+from .chequerboard_data import half_sweep, parameters, sweep
 from .chequerboard_layout import ABSENT, BLOCK
 from .conjugate import draw_noise, relabel, sort_by_mean, uniform
 from .surrogate import draw_beta
@@ -78,18 +78,27 @@ def beta_given(statistic, surrogate, path, stream, number):
     return draw_beta(table, low, high, statistic, path, uniform(word))
 
 
+@njit(cache=True, nogil=True)
+def half(planes, place, y, beta, noise, key, sums, colour, first, last):
+    """Blocks first..last-1 of half a sweep, for a thread: see `half_sweep`."""
+    absent, width, guard, blocks = place
+    return half_sweep(
+        planes, absent, y, width, guard, blocks, beta, noise, key[0], key[1], colour, first, last, sums
+    )
+
+
 @njit(cache=True)
 def tally_block(z, label, count):
     for i in range(z.size):
         count[i] = uint8(count[i] + uint8(z[i] == label))
 
 
-@njit(cache=True)
-def tally(planes, bytes_):
-    """Count every place's label once more: bytes_ (4, k, places)."""
+@njit(cache=True, nogil=True)
+def tally(planes, bytes_, first, last):
+    """Count the labels of places first..last-1 once more: bytes_ (4, k, places)."""
     for s in range(4):
-        for start in range(0, planes.shape[1], 8 * BLOCK):
-            stop = min(start + 8 * BLOCK, planes.shape[1])
+        for start in range(first, last, 8 * BLOCK):
+            stop = min(start + 8 * BLOCK, last)
             z = planes[s, start:stop]
             for j in range(bytes_.shape[1]):
                 tally_block(z, uint8(j), bytes_[s, j, start:stop])
@@ -140,7 +149,7 @@ def final(
         )
         statistic[t] = last
         record(t, mean, sd, means, sds)
-        tally(planes, bytes_)
+        tally(planes, bytes_, 0, planes.shape[1])
         if (t + 1) % FULL == 0:
             flush(bytes_, counts)
     flush(bytes_, counts)

@@ -246,6 +246,15 @@ def half_sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, col
 
 
 @njit(cache=True)
+def add_blocks(sums, totals):
+    """Add the sums of all blocks of a colour to the totals, in the order of the blocks."""
+    for block in range(sums.shape[0]):
+        for j in range(totals.shape[0]):
+            for moment in range(3):
+                totals[j, moment] += sums[block, j, moment]
+
+
+@njit(cache=True)
 def sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, sums, totals):
     """One sweep of both colours; S(z).  totals (k, 3): the sums of all blocks, added in their order."""
     totals[:] = 0.0
@@ -254,8 +263,5 @@ def sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, sums, to
         statistic = half_sweep(
             planes, absent, y, width, guard, blocks, beta, noise, k0, k1, colour, 0, 2 * blocks, sums
         )
-        for block in range(2 * blocks):
-            for j in range(totals.shape[0]):
-                for moment in range(3):
-                    totals[j, moment] += sums[block, j, moment]
+        add_blocks(sums, totals)
     return statistic

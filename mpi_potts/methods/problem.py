@@ -19,10 +19,11 @@ from ..image import Image
 from ..labels import LabelChain
 from ..lattice import Lattice
 from ..noise import priors
-from ..parallel import Comm, on_root, warm_up
+from ..parallel import Comm, lent_cores, on_root, warm_up
 from ..potts import Sampler
 from ..progress import Live, Progress
 from ..rng import Purpose
+from ..threads import Team, enough
 from .hidden import LabelChains, Phase
 from .observed import ObservedLabels
 
@@ -80,6 +81,13 @@ def needs_binding(config: Config) -> bool:
     return KINDS[config.fit.method].binding
 
 
+def label_team(comm: Comm, config: Config, lattice: Lattice) -> Team:
+    """The threads for the label chains of this rank.  Collective."""
+    cores, share = lent_cores(comm, comm.rank < config.fit.chains)
+    wanted = config.run.threads
+    return Team(enough(lattice.sites, share) if wanted == "auto" else wanted, cores)
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """One image, its lattice, and the binding function that stands for the Potts prior on it, if any."""
@@ -132,12 +140,13 @@ class Problem:
             "precompute.interpolation": "" if binding is None else binding.interpolation,
         }
 
-    def label_chain(self, number: int) -> LabelChain:
+    def label_chain(self, number: int, team: Team) -> LabelChain:
         """Label chain `number` at its start."""
         config = self.config
         mean, variance = config.prior.mean, config.prior.variance
         noise = priors(config.model.labels, mean.mean, mean.sd, variance.shape, variance.scale)
-        return LabelChain(self.lattice, self.image.values, config.model.labels, noise, config.seed, number)
+        chain = config.model.labels, noise, config.seed, number, team
+        return LabelChain(self.lattice, self.image.values, *chain)
 
     def chains(self, comm: Comm, width: int = 0) -> LabelChains:
         """The chains of this rank at their start; those of observed labels stand still."""
@@ -146,7 +155,11 @@ class Problem:
         def observed(number):
             return ObservedLabels(self.image.labels, self.statistic)
 
-        make, k = (self.label_chain, config.model.labels) if self.hidden else (observed, 0)
+        def hidden(number):
+            return self.label_chain(number, team)
+
+        team = label_team(comm, config, self.lattice)
+        make, k = (hidden, config.model.labels) if self.hidden else (observed, 0)
         return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width)
 
     def sampler(self, comm: Comm, name: str = "swendsen-wang") -> Sampler:

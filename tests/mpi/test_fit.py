@@ -1,4 +1,4 @@
-"""A fit on any number of ranks gives the bits of one rank."""
+"""A fit on any number of ranks, and of threads, gives the bits of one rank."""
 
 import sys
 from pathlib import Path
@@ -24,6 +24,18 @@ def test_any_number_of_ranks_gives_the_same_bits(comm, directory, writer, chains
     if comm.rank == 0:
         assert same_bits(alone[1], arrays) == []
         assert alone[0]["checksum"] == attributes["checksum"]
+
+
+def test_any_number_of_threads_gives_the_same_bits(comm, directory):
+    if comm.rank == 0:
+        _, values = image_of(0.8, [-2.0, 0.0, 2.0], [0.6, 0.6, 0.6], shape=(13, 17))
+        write_input(directory, values, final_sweeps=150, max_iterations=4)
+    comm.Barrier()
+    path = directory / "input.toml"
+    found = [
+        run_fit(comm, path, directory / f"by_{threads}", [f"run.threads={threads}"])[1] for threads in (1, 3)
+    ]
+    assert same_bits(*found) == []
 
 
 def test_observed_labels_give_the_same_bits(comm, directory):

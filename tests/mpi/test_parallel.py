@@ -1,5 +1,6 @@
 """Meeting of ranks: blocks, rows in global order, errors that reach everyone."""
 
+import os
 import time
 
 import numpy as np
@@ -117,3 +118,9 @@ def test_a_bell_is_passed_on_by_a_rank_0_that_already_waits(comm):
         while not bell.heard():
             time.sleep(0.001)
     assert bell.close()
+
+
+def test_busy_ranks_share_the_cores_of_their_node(comm):
+    cores, share = parallel.lent_cores(comm, comm.rank < 2)
+    assert cores == frozenset().union(*comm.allgather(os.sched_getaffinity(0)))
+    assert share == len(cores) // min(2, comm.size)

@@ -1,0 +1,80 @@
+"""Threads change the speed of a label chain and nothing else."""
+
+import threading
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpi_potts import threads
+from mpi_potts.kernels import chain as plane_chain
+from mpi_potts.labels import LabelChain
+from mpi_potts.lattice import Lattice
+from mpi_potts.noise import priors
+from mpi_potts.parallel import lent_cores
+from mpi_potts.threads import Team
+
+TABLE = np.stack(
+    [np.linspace(0.0, 1.5, 9), np.linspace(0.0, 1500.0, 9), np.full(9, 1000.0), np.full(9, 400.0)]
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("count", [0, 1, 4, 23])
+def test_a_team_divides_all_the_work_between_its_threads(size, count):
+    team, present = Team(size), threading.Barrier(size)
+
+    def work(first, last):
+        present.wait(10)  # passed only if all parts run at once
+        return list(range(first, last))
+
+    assert [i for part in team.share(count, work) for i in part] == list(range(count))
+
+
+def test_an_error_in_a_thread_is_raised():
+    def work(first, last):
+        if first > 0:
+            raise RuntimeError("in the second half")
+
+    with pytest.raises(RuntimeError, match="second half"):
+        Team(2).share(10, work)
+
+
+def test_small_images_and_single_cores_have_one_thread():
+    assert threads.enough(125 * 125, 64) == 1
+    assert threads.enough(10**6, 1) == 1
+    assert threads.enough(10**6, 2) == 2
+    assert threads.enough(3 * threads.SITES, 64) == 3
+
+
+def test_one_rank_may_use_its_own_cores():
+    assert lent_cores(MPI.COMM_SELF, True) == (threads.own_cores(), len(threads.own_cores()))
+
+
+def chain_of(team, holes):
+    generator = np.random.default_rng(3)
+    shape = (70, 90)
+    z = generator.integers(0, 4, (7, 9)).repeat(10, 0).repeat(10, 1)
+    mask = generator.random(shape) < 0.8 if holes else None
+    values = z + 0.5 * generator.normal(size=shape)
+    return LabelChain(Lattice(shape, "first", mask), values, 4, priors(4, 0.0, 10.0, 1.0, 0.1), 7, 0, team)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_any_number_of_threads_gives_the_same_bits(size, holes):
+    one, many = chain_of(threads.ALONE, holes), chain_of(Team(size), holes)
+    counted = plane_chain.FULL + 3  # beyond what the bytes hold
+    for chain in (one, many):
+        chain.traces = [
+            chain.sweep(np.linspace(0.0, 1.0, 6)),
+            chain.final(TABLE, (0.0, 1.5), 4, count=False),
+            chain.final(TABLE, (0.0, 1.5), counted),
+        ]
+        chain.sweep(np.full(1, 0.7))
+        chain.count()
+    for first, second in zip(one.traces, many.traces):
+        assert [a.tobytes() for a in first] == [b.tobytes() for b in second]
+    for name, array in one.pack().items():
+        assert np.array_equal(array, many.pack()[name]), name
+    assert (one.counts.sum(axis=-1)[one.lattice.exists] == counted + 1).all()
