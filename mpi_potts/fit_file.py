@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import files, store
-from .errors import InputError
+from .errors import Damaged, InputError
 from .parallel import Comm, on_root
 
 RESULT, RESULT_VERSION = "mpi_potts result", 1
@@ -52,8 +52,8 @@ class Paths:
         self.forget()
 
     def forget(self) -> None:
-        """Remove the checkpoints, once there is a result."""
-        for path in (self.checkpoint, self.previous):
+        """Remove the checkpoints, once there is a result, and what a kill left of one."""
+        for path in (self.checkpoint, self.previous, files.temporary_name(self.checkpoint)):
             path.unlink(missing_ok=True)
 
 
@@ -76,29 +76,27 @@ def write_checkpoint(
     comm: Comm, paths: Paths, settings: dict[str, Any], datasets: dict[str, Any], writer: str
 ) -> None:
     """Write a checkpoint beside the one before it; collective."""
-    on_root(comm, _step_back, paths)
     kind = (CHECKPOINT, CHECKPOINT_VERSION)
-    store.write(comm, paths.checkpoint, *kind, _attributes(settings), datasets, writer)
-
-
-def _step_back(paths):
-    try:
-        if paths.checkpoint.exists():
-            paths.checkpoint.replace(paths.previous)
-    except OSError as error:
-        raise files.refusal(paths.previous, error) from error
+    attributes = _attributes(settings)
+    store.write(comm, paths.checkpoint, *kind, attributes, datasets, writer, previous=paths.previous)
 
 
 def find_checkpoint(paths: Paths, settings: dict[str, Any]) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that can be read, and notes about one that cannot; on one rank."""
+    """The newest checkpoint that is whole, and notes about one that is not; on one rank.
+
+    A damaged one is removed, or the next checkpoint would push it over the whole one before it.
+    """
     notes = []
     for path in (paths.checkpoint, paths.previous):
         if not path.exists():
             continue
         try:
             attributes, _ = store.read(path, CHECKPOINT, CHECKPOINT_VERSION, ())
-        except InputError as error:
-            notes.append(f"{error}; the checkpoint before it is used, if there is one")
+        except Damaged as error:
+            files.discard(path)
+            older = path == paths.checkpoint and paths.previous.exists()
+            instead = f"{paths.previous}, the one before it, is used" if older else "the fit starts over"
+            notes.append(f"{error}; removed, {instead}")
             continue
         check_settings(path, attributes, settings)
         return path, notes
@@ -122,7 +120,10 @@ def finished(paths: Paths, settings: dict[str, Any]) -> bool:
     """Whether the result of these settings is there; another one in its place is refused; on one rank."""
     if not paths.result.exists():
         return False
-    attributes, _ = store.read(paths.result, RESULT, RESULT_VERSION, ())
+    try:
+        attributes, _ = store.read(paths.result, RESULT, RESULT_VERSION, ())
+    except Damaged as error:
+        raise InputError(f"{error}; --fresh computes it again") from None
     check_settings(paths.result, attributes, settings)
     return paths.posterior.exists()
 

@@ -198,7 +198,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_it(hidden):
     checkpoint.write_bytes(checkpoint.read_bytes()[: checkpoint.stat().st_size // 2])
     finished = launch.finish(launch.start(["run", path, "--output", output], 2), 120)
     assert finished.code == 0, finished.stderr
-    assert "checkpoint.h5: not a" in finished.stderr
+    assert "checkpoint.previous.h5, the one before it, is used" in finished.stderr
     assert "checkpoint.previous.h5: continued" in finished.stderr
     _, continued = store.read(output / "result.h5", "mpi_potts result", 1)
     assert same_bits(arrays, continued) == []

@@ -5,6 +5,7 @@ of is in `Problem.settings`; where it stands is in the method's `Fit`, of which 
 array.  Checkpoints are written between iterations and between slices of chains, where the ranks meet anyway.
 """
 
+import sys
 import time
 
 from .. import fit_file
@@ -59,8 +60,8 @@ def run(comm: Comm, problem: Problem, paths: Paths, control: Control, quiet: boo
     """
     live = Live(comm, quiet)
     path, notes = on_root(comm, fit_file.find_checkpoint, paths, problem.settings)
-    for note in notes:
-        live.say(note)
+    for note in notes if comm.rank == 0 else ():
+        print(note, file=sys.stderr, flush=True)  # also where progress is not wanted
     problem.compile(comm)
     fit = METHODS[problem.config.fit.method](comm, problem)
     if path is not None:

@@ -12,6 +12,7 @@ for again.
 """
 
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from ..chains import (
 )
 from ..config import Config
 from ..control import Control
-from ..errors import InputError
+from ..errors import Damaged
 from ..grid import make_grid
 from ..lattice import Lattice
 from ..parallel import ALONE, Bell, Comm, agree, bcast, merge_rows, on_root, warm_up
@@ -50,6 +51,8 @@ SLICE = 0.25
 # A rank saves its own part this often (seconds), and never spends more than this fraction of its time on it.
 SAVE_SECONDS = 20.0
 SAVE_FRACTION = 0.05
+# More parts than this, for each rank, are put together when a job goes on.
+MANY_PARTS = 8
 
 _SWEEPS = {"random": Purpose.PRIOR_SWEEP, "ordered": Purpose.ORDERED_SWEEP}
 
@@ -113,7 +116,10 @@ class Task:
         """Whether this binding file is the answer; one of another lattice is refused; on one rank."""
         if not path.exists():
             return False
-        attributes, beta = binding_file.read_settings(path)
+        try:
+            attributes, beta = binding_file.read_settings(path)
+        except Damaged:  # `compute` says so, and writes it again from what is known of its chains
+            return False
         check_identity(path, attributes, self.identity)
         same = all(attributes[name] == value for name, value in self.settings.items())
         return same and np.array_equal(beta, self.beta)
@@ -136,6 +142,9 @@ class Paths:
     @property
     def parts(self) -> Path:
         return self.binding.with_suffix(".parts")
+
+    def all_parts(self) -> list[Path]:
+        return sorted(self.parts.glob("*.h5"))
 
     @property
     def lock(self) -> Path:
@@ -201,15 +210,16 @@ def compute(
     """
     sampler = Sampler(task.lattice, task.labels, task.sampler)
     sources, notes = on_root(comm, _find_sources, task, paths)
+    for note in notes if comm.rank == 0 else ():
+        print(note, file=sys.stderr, flush=True)  # also where progress is not wanted
     todo, finished, redone = _deal_out(comm, task, sources, config.precompute.keep_states)
+    _put_together(comm, task, paths, todo + finished, sampler, config)
     warm_up(comm, lambda: _warm_up(sampler, task))
     part = Part(comm, task, paths, sampler, config)
     total = sum(task.iterations - row.chains[kind].done for row in todo for kind in task.kinds)
     with Progress(comm, "precompute", total * comm.size, "sweeps", quiet) as progress:
         if redone:
-            notes.append(f"{redone} betas are simulated again: the labels to go on from were not kept")
-        for note in notes:
-            progress.say(note)
+            progress.say(f"{redone} betas are simulated again: the labels to go on from were not kept")
         _work(comm, simulate(sampler, task, todo), part, control, progress)
     if agree(comm, not all(row.complete(task.kinds, task.iterations) for row in todo)):
         raise control.interrupted(str(paths.parts))
@@ -225,16 +235,14 @@ def _warm_up(sampler, task):
 
 
 def _find_sources(task, paths) -> tuple[list[Source], list[str]]:
-    """The files that hold chains of this task; a damaged part or states file only costs its chains again."""
+    """The files that hold chains of this task; a damaged one only costs its chains again."""
     sources, notes = [], []
-    for path in [paths.states, *sorted(paths.parts.glob("*.h5"))]:
+    for path in [paths.states, *paths.all_parts(), paths.binding]:
         if path.exists():
             try:
-                sources.append(open_chains(path))
-            except InputError as error:
-                notes.append(f"{error}: ignored, its chains are done again")
-    if paths.binding.exists():
-        sources.append(open_binding(paths.binding))
+                sources.append((open_binding if path == paths.binding else open_chains)(path))
+            except Damaged as error:
+                notes.append(f"{error}: ignored, chains that are nowhere else are done again")
     for source in sources:
         check_identity(source.path, source.attributes, task.identity)
     return sources, notes
@@ -250,6 +258,22 @@ def _deal_out(comm, task, sources, keep):
         row.prepare(task.kinds, task.iterations)
     passed_on = deal(complete + (surplus if keep else []), comm.size)[comm.rank]
     return rows, load(sources, passed_on), lost(sources, todo, task.kinds)
+
+
+def _put_together(comm, task, paths, rows, sampler, config):
+    """Many parts become one: a job that is stopped again and again would leave more and more of them."""
+    old = on_root(comm, paths.all_parts)
+    if len(old) <= MANY_PARTS * comm.size:
+        return
+    path = paths.parts / f"{_session(comm)}-all.h5"
+    kept = [row for row in rows if any(chain.done for chain in row.chains.values())]
+    write_chains(comm, path, task.identity, kept, sampler.packed_size, config.run.writer)
+    on_root(comm, lambda: [files.discard(part) for part in old] and None)
+
+
+def _session(comm):
+    """A name for the files of this session, the same on every rank."""
+    return bcast(comm, time.strftime("%Y%m%dT%H%M%S") + f"-{time.time_ns() % 10**9:09d}")
 
 
 def _work(comm, slices, part, control, progress):
@@ -271,8 +295,7 @@ class Part:
     """This rank's own file of the rows it worked on in this session, rewritten as they grow."""
 
     def __init__(self, comm: Comm, task: Task, paths: Paths, sampler: Sampler, config: Config):
-        session = bcast(comm, time.strftime("%Y%m%dT%H%M%S") + f"-{time.time_ns() % 10**9:09d}")
-        self.path = paths.parts / f"{session}-{comm.rank}.h5"
+        self.path = paths.parts / f"{_session(comm)}-{comm.rank}.h5"
         self._identity, self._size = task.identity, sampler.packed_size
         self._keep = config.precompute.keep_states
         self._rows: list[Row] = []

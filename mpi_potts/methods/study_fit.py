@@ -7,6 +7,7 @@ fitted with a seed of its own, so that the errors of two images are independent.
 
 import json
 import shutil
+import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from .. import files, fit_file, rng, store, study, weights
 from ..binding import Binding
 from ..config import Config
 from ..control import Control
-from ..errors import Interrupted
+from ..errors import Damaged, Interrupted
 from ..fit_file import Paths
 from ..image import Image, with_image_mean
 from ..lattice import Lattice
@@ -83,7 +84,11 @@ class Study:
         path = self.part(number, method)
         if not path.exists():
             return False
-        self.read(number, method, ())
+        try:
+            self.read(number, method, ())
+        except Damaged as error:
+            print(f"{error}: ignored, this fit is done again", file=sys.stderr, flush=True)
+            return False
         return True
 
     def read(self, number: int, method: str, names=None) -> tuple[dict, dict[str, np.ndarray]]:
@@ -113,6 +118,8 @@ def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]
     mask = None if lattice.exists.all() else lattice.exists
     image = Image(values, mask, labels if observed else None, config.path, (0,) * values.ndim)
     config = replace(with_image_mean(config, image), seed=image_seed(config, number))
+    if config.run.threads == "auto":  # the other ranks have images of their own
+        config = replace(config, run=replace(config.run, threads=1))
     return Problem(config, image, lattice, plan.binding if needs_binding(config) else None), true
 
 
@@ -121,7 +128,7 @@ class Clock:
 
     def __init__(self, path: Path):
         self._path = path
-        before = json.loads(path.read_text()) if path.exists() else (0.0, 0.0)
+        before = _numbers(path)
         self._start = time.process_time() - before[0], time.perf_counter() - before[1]
 
     def read(self) -> tuple[float, float]:
@@ -129,6 +136,15 @@ class Clock:
 
     def save(self) -> None:
         files.write_text(self._path, json.dumps(self.read()))
+
+
+def _numbers(path):
+    """The two times of a clock that was stopped; none where there is none, or it is damaged."""
+    try:
+        cpu, elapsed = json.loads(path.read_text())
+        return float(cpu), float(elapsed)
+    except (OSError, ValueError, TypeError):
+        return 0.0, 0.0
 
 
 class Listener:
@@ -149,7 +165,7 @@ class Listener:
 def fit_one(plan: Study, method: str, number: int, control) -> None:
     """Fit one image by one method, from the start or a checkpoint, and leave its part; on one rank."""
     paths = Paths(plan.directory(number) / method)
-    paths.directory.mkdir(parents=True, exist_ok=True)
+    files.make_directory(paths.directory)
     problem, true = make_problem(plan, method, number)
     clock = Clock(paths.directory / "clock.json")
     try:
