@@ -55,11 +55,13 @@ def _launcher():
     return [launcher, *many]
 
 
-def start(arguments, ranks: int = 1, cwd=None, launcher: bool = True, **changes: str) -> subprocess.Popen:
+def start(
+    arguments, ranks: int = 1, cwd=None, launcher: bool = True, program=("-m", "mpi_potts"), **changes: str
+) -> subprocess.Popen:
     """Start `mpirun -n RANKS python -m mpi_potts ARGUMENTS` in a process group of its own; text pipes."""
-    program = [sys.executable, "-m", "mpi_potts", *map(str, arguments)]
+    command = [sys.executable, *program, *map(str, arguments)]
     return subprocess.Popen(
-        [*(mpirun(ranks) if launcher else []), *program],
+        [*(mpirun(ranks) if launcher else []), *command],
         cwd=cwd,
         env=environment(**changes),
         stdin=subprocess.DEVNULL,
