@@ -85,18 +85,29 @@ def finish(process: subprocess.Popen, seconds: float = 60) -> Finished:
 
 def kill(process: subprocess.Popen) -> None:
     """kill -9 for the launcher and all its ranks at once; ranks may have process groups of their own."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _session(entry) == process.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(entry.name), signal.SIGKILL)
+    for pid in alive(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def alive(process: subprocess.Popen) -> list[int]:
+    """The processes of a job that have not ended, the launcher among them."""
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return sorted(int(entry.name) for entry in entries if _session(entry) == process.pid)
+
+
+def ranks(process: subprocess.Popen) -> list[int]:
+    """The processes of a job that are ranks."""
+    return [pid for pid in alive(process) if pid != process.pid]
 
 
 def _session(entry):
-    """The session of a process, or None where it has just ended."""
+    """The session of a process, or None where it has ended."""
     try:
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[3])
+        state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
     except OSError:
         return None
+    return None if state == "Z" else int(session)
 
 
 def launch(
