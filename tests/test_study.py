@@ -1,6 +1,7 @@
 """Scores of draws made by hand, the test of uniform ranks, a small study that is stopped and continued."""
 
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -243,6 +244,10 @@ def test_changes_are_of_one_method_and_extrapolated(tmp_path):
     assert "exchange ran at reduced size: without study.changes it simulates 2.088e+05 times" in text
     assert "smc-abc-pseudo ran at reduced size: without study.changes it simulates 9.308 times" in text
     assert text.count("extrapolated, not measured") == 2
+    # At the end of 3 iterations each.
+    found = re.search(r"9.308 times the sweeps, about (\S+) CPU seconds for each iteration", text)
+    expected = 9.3077 * arrays["smc-abc-pseudo particles/cpu/seconds"].mean() / 3.0
+    assert float(found[1]) == pytest.approx(expected, rel=5e-3)
 
 
 def test_one_method_can_have_several_names_with_different_changes(tmp_path):

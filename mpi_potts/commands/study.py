@@ -223,11 +223,20 @@ def notes(plan: Study, rows: list[Scores]) -> Iterator[str]:
         factor = simulated(plan.config, method) / simulated(config, method)
         row = next(row for row in rows if row.method.partition(" ")[0] == method)
         if factor != 1.0:
+            seconds, per = factor * row.cpu_seconds, "an image"
+            if kind_of(method).startswith("smc"):
+                # How many iterations there would be is not known.
+                seconds, per = seconds / _iterations(plan, method), "for each iteration of the SMC"
             yield (
                 f"{method} ran at reduced size: without study.changes it simulates {factor:.4g} times the "
-                f"sweeps, about {factor * row.cpu_seconds:.3g} CPU seconds an image (extrapolated, not "
-                f"measured{'; as many SMC iterations assumed' if 'smc' in method else ''})."
+                f"sweeps, about {seconds:.3g} CPU seconds {per} (extrapolated, not measured)."
             )
+
+
+def _iterations(plan, method) -> float:
+    """Iterations of a method, in the mean of all images."""
+    numbers = range(plan.config.simulate.images)
+    return float(np.mean([plan.read(n, method, ())[0]["iterations"] for n in numbers]))
 
 
 def simulated(config: Config, name: str) -> float:
