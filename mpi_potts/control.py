@@ -8,6 +8,7 @@ between sweeps.  They may reach some ranks only: whoever stops on a flag must ma
 
 import os
 import signal
+import threading
 import time
 
 from . import signals
@@ -47,7 +48,9 @@ class Control:
         self._previous = {}
 
     def __enter__(self) -> "Control":
-        self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        # Python lets its first thread alone listen; a caller in another one has only the clock.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
     def __exit__(self, *_) -> None:

@@ -38,6 +38,15 @@ def split_rhat(draws: np.ndarray) -> float:
     return float(np.sqrt((half - 1) / half + between / within))
 
 
+def settled(rhat: float, chains: int) -> str:
+    """R-hat in words."""
+    if np.isnan(rhat):
+        return "too few draws to tell"
+    if rhat <= LARGEST_RHAT:
+        return "converged"
+    return "chains disagree" if chains > 1 else "has not settled"
+
+
 def effective_size(draws: np.ndarray) -> float:
     """Independent draws that the (m, n) draws of all chains are worth: m n / tau about the common mean."""
     draws = np.atleast_2d(draws)

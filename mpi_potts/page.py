@@ -6,9 +6,9 @@ from html import escape
 
 import numpy as np
 
-from .diagnostics import LARGEST_RHAT
+from .diagnostics import settled
 from .figures import Drawing
-from .methods.outcome import COARSE, FEW_DRAWS, flagged_near
+from .methods.outcome import COARSE, FEW_DRAWS, flags_near
 from .report import Result
 
 STYLE = """
@@ -204,15 +204,6 @@ def with_error(value: float, error: float) -> str:
     return f"{value:.{digits}f} \u00b1\u00a0{error:.{digits}f}"
 
 
-def settled(rhat: float, chains: int) -> str:
-    """R-hat in words."""
-    if np.isnan(rhat):
-        return "too few draws to tell"
-    if rhat <= LARGEST_RHAT:
-        return "converged"
-    return "chains disagree" if chains > 1 else "has not settled"
-
-
 def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
     """(quantity, value, what it means) of everything that has a diagnostic."""
     found, arrays = result.attributes, result.arrays
@@ -252,12 +243,11 @@ def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
 
 
 def _flagged(result):
-    """How many betas of the grid are flagged, and whether the posterior depends on them."""
+    """How many betas of the grid are flagged, and how many of those that the posterior depends on."""
     binding, found = result.binding, result.attributes
-    near = max(flagged_near(binding, found["beta_low"], found["beta_high"], found["beta_sd"]))
-    flagged = int(np.count_nonzero(binding.flag))
-    words = f"{near} near the posterior" if near else "none near the posterior" if flagged else ""
-    return f"{flagged} of {binding.beta.size}", words
+    near = flags_near(binding, found["beta_low"], found["beta_high"], found["beta_sd"])
+    flagged = f"{np.count_nonzero(binding.flag)} of {binding.beta.size}"
+    return flagged, f"{np.count_nonzero(near)} of the {near.size} near the posterior"
 
 
 def _side(result):

@@ -215,9 +215,10 @@ def abort_on_error(
 
 
 def _abort(comm, error):
-    foreseen = isinstance(error, InputError | Interrupted | SystemExit)
-    text = f" {error}\n" if foreseen else "\n" + "".join(traceback.format_exception(error))
-    print(f"rank {comm.rank} of {comm.size}:{text}", file=sys.stderr, end="", flush=True)
+    text = f"rank {comm.rank}: {error}\n"
+    if not isinstance(error, InputError | Interrupted | SystemExit):
+        text = f"rank {comm.rank} of {comm.size}:\n{''.join(traceback.format_exception(error))}"
+    print(text, file=sys.stderr, end="", flush=True)
     comm.Abort(exit_code(error))
 
 

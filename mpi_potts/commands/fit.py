@@ -20,7 +20,7 @@ def execute(comm: Comm, config: Config, options) -> int:
     config, image, lattice = on_root(comm, load, config)
     binding = on_root(comm, _read_binding, config) if needs_binding(config) else None
     with Control(options.max_hours) as control:
-        fit_image(comm, Problem(config, image, lattice, binding), control, options)
+        say(comm, fit_image(comm, Problem(config, image, lattice, binding), control, options))
     return 0
 
 
@@ -40,8 +40,8 @@ def _read_binding(config) -> Binding:
     return binding_file.read_binding(path, config.precompute.interpolation)
 
 
-def fit_image(comm: Comm, problem: Problem, control: Control, options) -> None:
-    """Fit, or continue, or find that it is done; print the result.  Collective."""
+def fit_image(comm: Comm, problem: Problem, control: Control, options) -> str:
+    """Fit, or continue, or find that it is done; returns the result in a few lines.  Collective."""
     paths, settings = Paths(problem.config.output), problem.settings
     on_root(comm, files.make_directory, paths.directory)
     with files.locked(comm, paths.lock):
@@ -49,19 +49,19 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options) -> None:
             on_root(comm, paths.clear)
         if on_root(comm, fit_file.finished, paths, settings):
             on_root(comm, paths.forget)
-            _say(comm, f"{paths.result}: the result of this input is there already; --fresh starts over")
-            return
+            return f"{paths.result}: the result of this input is there already; --fresh starts over"
         fit = driver.run(comm, problem, paths, control, options.quiet)
-        _write(comm, outcome.outcome(comm, fit), paths, settings)
+        return _write(comm, outcome.outcome(comm, fit), paths, settings)
 
 
 def _write(comm, found, paths, settings):
     writer = found.fit.problem.config.run.writer
     arrays, draws = outcome.datasets(comm, found), outcome.equal_draws(found)
     fit_file.write_result(comm, paths, settings, outcome.attributes(found), arrays, draws, writer)
-    _say(comm, f"{outcome.report(found)}\n{paths.result}: written, with {paths.posterior.name}")
+    return f"{outcome.report(found)}\n{paths.result}: written, with {paths.posterior.name}"
 
 
-def _say(comm, text):
+def say(comm: Comm, text: str) -> None:
+    """Print what the user asked for, once."""
     if comm.rank == 0:
         print(text, flush=True)

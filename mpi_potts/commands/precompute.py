@@ -15,7 +15,7 @@ from ..series import FLAG_DISAGREE, FLAG_SHORT
 
 def execute(comm: Comm, config: Config, options) -> int:
     """Compute, continue or extend the binding function, and say what it is like."""
-    lattice = on_root(comm, _lattice, config)
+    lattice = on_root(comm, lattice_to_cover, config)
     with Control(options.max_hours) as control:
         binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
     if comm.rank == 0:
@@ -48,5 +48,6 @@ def describe(binding: Binding) -> str:
     return text
 
 
-def _lattice(config):
+def lattice_to_cover(config: Config) -> Lattice:
+    """The lattice of the image that the input names, else of image.shape; on one rank."""
     return lattice_of(config, None if config.image.path is None else load_image(config))

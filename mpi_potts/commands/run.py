@@ -15,6 +15,6 @@ def execute(comm: Comm, config: Config, options) -> int:
         binding = None
         if needs_binding(config):
             binding = precompute.obtain(comm, config, lattice, control, options.quiet)
-        fit.fit_image(comm, Problem(config, image, lattice, binding), control, options)
+        fit.say(comm, fit.fit_image(comm, Problem(config, image, lattice, binding), control, options))
     report.after(comm, Paths(config.output).result)
     return 0

@@ -1,0 +1,229 @@
+"""The program from Python: `precompute`, `fit` and `simulate`, as on the command line, and `load`.
+
+Each call is collective over `comm` (all ranks by default): every rank makes the same call and has the same
+answer, of which rank 0's arguments count.  The work is done by the same code as that of the commands, from
+an input file written from the keywords, so the same settings and seed give the same bits.
+
+That code keeps checkpoints and results in files.  With `output` they stay there, and a call that was stopped
+goes on from them; without, they lie in a temporary directory that is removed.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from . import binding_file, config, files, keywords, parallel
+from .binding import Binding
+from .commands import fit as fit_command
+from .commands import precompute as precompute_command
+from .commands import simulate as simulate_command
+from .config import Config
+from .control import Control
+from .errors import InputError
+from .fit_file import Paths
+from .methods.problem import Problem, needs_binding
+from .parallel import Comm, on_root
+from .results import Result, Simulated, read_image, read_result
+
+ARRAYS = ("image", "mask")  # arguments that may be arrays
+
+
+def precompute(
+    shape: tuple[int, ...] | None = None,
+    *,
+    image: Any = None,
+    output: str | os.PathLike | None = None,
+    comm: Comm | None = None,
+    quiet: bool = True,
+    fresh: bool = False,
+    max_hours: float | None = None,
+    **keys: Any,
+) -> Binding:
+    """The binding function of a lattice: of a `shape`, or of an image (array or path) with its mask.
+
+    Keywords are keys of the input file, first of all `[precompute]`: points, grid, iterations, burn_in, ...
+    """
+    with _session("precompute", comm, output, quiet, fresh, max_hours) as session:
+        settings = session.configure({"shape": shape} | keys, image)
+        lattice = on_root(session.comm, precompute_command.lattice_to_cover, settings)
+        return precompute_command.obtain(session.comm, settings, lattice, session.control, quiet, fresh)
+
+
+def fit(
+    image: Any,
+    *,
+    binding: Binding | str | os.PathLike | None = None,
+    output: str | os.PathLike | None = None,
+    comm: Comm | None = None,
+    quiet: bool = True,
+    fresh: bool = False,
+    max_hours: float | None = None,
+    **keys: Any,
+) -> Result:
+    """Fit the hidden Potts model to an image, an array or a path.
+
+    binding : a binding function of the image's lattice, or the path of one; computed where it is left out
+    keys    : keys of the input file, first of all `[fit]`: labels, beta, mean, variance, method, ...
+    """
+    with _session("fit", comm, output, quiet, fresh, max_hours) as session:
+        comm = session.comm
+        settings = session.configure(keys, image, binding)
+        settings, pixels, lattice = on_root(comm, fit_command.load, settings)
+        if needs_binding(settings):
+            binding = session.binding(settings, lattice, binding)
+        # Where the input lies is where its image will: a report finds it there.
+        settings = replace(settings, path=session.directory / "input.toml")
+        problem = Problem(settings, pixels, lattice, binding if needs_binding(settings) else None)
+        fit_command.fit_image(comm, problem, session.control, session.options)
+        on_root(comm, session.keep_arrays)
+        result = read_result(comm, Paths(settings.output).result)
+        if comm.rank == 0 and not quiet:
+            print(result, flush=True)
+        return result
+
+
+def simulate(
+    shape: tuple[int, ...],
+    *,
+    output: str | os.PathLike | None = None,
+    comm: Comm | None = None,
+    quiet: bool = True,
+    fresh: bool = False,
+    max_hours: float | None = None,
+    **keys: Any,
+) -> tuple[Simulated, ...]:
+    """Synthetic images with known truth.
+
+    Keywords are keys of the input file, first of all `[simulate]`: images, beta, mean, sd, sweeps.
+    """
+    with _session("simulate", comm, output, quiet, fresh, max_hours) as session:
+        settings = session.configure({"shape": shape} | keys)
+        simulate_command.execute(session.comm, settings, session.options)
+        lattice = on_root(session.comm, simulate_command.lattice_to_simulate, settings)
+        paths = [simulate_command.plan(settings, lattice, n).path for n in range(settings.simulate.images)]
+        return tuple(on_root(session.comm, read_image, path) for path in paths)
+
+
+@dataclass(frozen=True, eq=False)
+class _Session:
+    """One call: its ranks, a temporary directory of rank 0 for arrays, and the directory of the results."""
+
+    name: str
+    comm: Comm
+    room: Path
+    output: Path | None
+    control: Control
+    options: SimpleNamespace
+
+    @property
+    def call(self) -> str:
+        return f"mpi_potts.{self.name}"
+
+    @property
+    def directory(self) -> Path:
+        return self.room / "output" if self.output is None else self.output
+
+    def configure(self, keys: dict[str, Any], image: Any = None, binding: Any = None) -> Config:
+        """The input that the keywords say; on every rank that of rank 0."""
+        return on_root(self.comm, self._configure, keys, image, binding)
+
+    def _configure(self, keys, image, binding):
+        tables = keywords.to_tables(self.name, keys)
+        place = tables.setdefault("image", {})
+        for name, key, given in (("image", "path", image), ("mask", "mask", place.pop("mask", None))):
+            if given is not None:
+                place[key] = self._file(name, given)
+        if self.name == "fit" and image is None:
+            raise InputError(f"{self.call}: image is None; an array or the name of a file is accepted")
+        self._place_binding(tables, binding)
+        text = keywords.to_toml(self.call, tables)
+        found = config.parse(text, self.room / "input.toml", output=self.directory)
+        if self.output is not None:
+            return found
+        # Nobody will go on from these files.
+        return replace(found, precompute=replace(found.precompute, keep_states=False))
+
+    def _file(self, name, given) -> str:
+        """The name of an image file as the input has it: an array is saved first."""
+        if isinstance(given, str | os.PathLike):
+            return os.path.abspath(given)
+        array = np.asarray(given)
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"{name}: holds values of type {array.dtype}; real numbers are accepted")
+        np.save(self.room / f"{name}.npy", array, allow_pickle=False)
+        return f"{name}.npy"
+
+    def _place_binding(self, tables, binding):
+        asked, named = set(tables.get("precompute", ())), isinstance(binding, str | os.PathLike)
+        if "file" in asked:
+            raise InputError(f"{self.call}: precompute.file: output is accepted to write, binding to read")
+        if binding is not None and asked - ({"interpolation"} if named else set()):
+            names = ", ".join(f"precompute.{name}" for name in sorted(asked))
+            raise InputError(f"{self.call}: {names}: to be left out where a binding function is given")
+        if named:
+            tables.setdefault("precompute", {})["file"] = os.path.abspath(binding)
+
+    def binding(self, settings: Config, lattice, given) -> Binding:
+        """The binding function to use; collective."""
+        if given is None:
+            return precompute_command.obtain(self.comm, settings, lattice, self.control, self.options.quiet)
+        if isinstance(given, Binding):
+            return given
+        form = settings.precompute.interpolation
+        return on_root(self.comm, binding_file.read_binding, settings.precompute.file, form)
+
+    def keep_arrays(self) -> None:
+        """Put the arrays that were given beside the result that was made from them; on one rank."""
+        for name in ARRAYS if self.output is not None else ():
+            saved = self.room / f"{name}.npy"
+            if saved.exists():
+                files.write_bytes(self.output / saved.name, saved.read_bytes())
+
+    def in_words(self, error: Exception) -> str:
+        """A message without the names of what is not the user's."""
+        text = str(error)
+        names = {self.room / "input.toml": self.call, self.directory / "input.toml": self.call}
+        names |= {self.room / f"{name}.npy": name for name in ARRAYS}
+        for path, name in names.items():
+            text = text.replace(str(path), name)
+        return text.replace("--fresh", "fresh=True").replace("--output", "output")
+
+
+@contextlib.contextmanager
+def _session(name, comm, output, quiet, fresh, max_hours) -> Iterator[_Session]:
+    if comm is None:
+        parallel.check_launcher(parallel.WORLD)
+        comm = parallel.WORLD
+    options = SimpleNamespace(quiet=quiet, fresh=fresh, max_hours=max_hours)
+    with parallel.abort_on_error(comm, passing=(BaseException,)), contextlib.ExitStack() as stack:
+        comm = stack.enter_context(parallel.private(comm))
+        output = on_root(comm, _checked, name, comm.size, output, max_hours, parallel.one_node(comm))
+        temporary = tempfile.TemporaryDirectory
+        room = on_root(comm, lambda: Path(stack.enter_context(temporary(prefix="mpi_potts-"))))
+        control = Control(max_hours)
+        if output is not None:
+            # Signals are heard only where there is a checkpoint to write.
+            stack.enter_context(control)
+        session = _Session(name, comm, room, output, control, options)
+        try:
+            yield session
+        except InputError as error:
+            raise type(error)(session.in_words(error)) from None
+
+
+def _checked(name, size, output, max_hours, one_node):
+    call = f"mpi_potts.{name}"
+    if output is not None:
+        return Path(output)
+    if max_hours is not None:
+        raise InputError(f"{call}: max_hours = {max_hours}: output is needed for the checkpoint")
+    if not one_node:
+        raise InputError(f"{call}: {size} ranks on several nodes need output, a directory that they share")
+    return None
