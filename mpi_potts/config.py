@@ -142,6 +142,11 @@ class FitKeys:
         Flag(), False, "true: simulate images instead of drawing from the binding function"
     )
     chains: int = key(Integer(1), 1, "parallel chains of labels, from different starts")
+    start: str = key(
+        Choice("best", "paper"),
+        "best",
+        "first labels of a chain; best: the best of a few candidates; paper: a warm-up at beta = 0",
+    )
     final_sweeps: int = key(
         Integer(0), 4000, "sweeps after the SMC has stopped: labels and marginal posterior"
     )

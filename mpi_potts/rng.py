@@ -51,6 +51,7 @@ class Purpose(IntEnum):
     PSEUDO_SWEEP = 26
     REJECTION = 27
     STUDY = 28
+    CHAIN_START = 29
 
 
 @njit(inline="always")

@@ -50,7 +50,7 @@ class ChainFit(Fit):
             self.density = quadrature.density(self._log_density(), problem.config.prior.beta)
             return
         if self.chains.burned + self.chains.drawn == 0:
-            self.chains.warm_up(problem.config.smc.warm_up)
+            self.chains.warm_up(problem.start)
         yield from self.final(self.phase, self.unit, quiet)
 
     @property

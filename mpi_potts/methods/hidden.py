@@ -21,6 +21,7 @@ from ..labels import LabelChain, Trace
 from ..lattice import Lattice
 from ..parallel import Comm, bcast, quiet_wait, sum_on_root
 from ..store import Rows
+from .guide import Guide
 from .smc import State, chain_betas
 
 # A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
@@ -48,6 +49,10 @@ class Draws(NamedTuple):
     def to(self, count: int) -> "Draws":
         """The first `count` draws of every chain."""
         return Draws(*(values[:, :count] for values in self))
+
+
+# The first sweeps of a chain, of this number; S(z) after each.
+Start = Callable[[int, LabelChain], np.ndarray]
 
 
 class Phase(Protocol):
@@ -107,24 +112,28 @@ class LabelChains:
         self._draws = Draws.room(self.numbers.size, 0, labels)
         self.memory = np.zeros((self.numbers.size, width))
 
-    def warm_up(self, sweeps: int) -> None:
-        """The first sweeps, at beta = 0, below the phase transition."""
-        for chain in self.chains:
-            chain.sweep(np.zeros(sweeps))
+    def warm_up(self, start: Start) -> None:
+        """The first sweeps of the chains."""
+        for number, chain in zip(self.numbers, self.chains):
+            start(int(number), chain)
 
-    def observe(self, state: State, warm_up: int, label_sweeps: int) -> tuple[float, float]:
+    def observe(
+        self, state: State, start: Start, label_sweeps: int, guide: Guide | None = None
+    ) -> tuple[float, float]:
         """S(z) of chain 0 after its next sweeps, and its sampling noise: the sd over their second half,
         corrected for their correlation.
 
-        Before the first iteration the chains warm up at beta = 0, below the phase transition.
+        Before the first iteration the chains warm up; then beta is drawn from the particles, or, where they
+        are far and there is a guide, by it.
         """
         told = None
         for number, chain in zip(self.numbers, self.chains):
             if state.iteration == 0:
-                betas = np.zeros(warm_up)
+                statistic = start(int(number), chain)
+            elif guide is not None and guide.needed(state, chain.statistic):
+                statistic = guide.sweep(chain, label_sweeps).statistic
             else:
-                betas = chain_betas(state, self._seed, label_sweeps, int(number))
-            statistic = chain.sweep(betas).statistic
+                statistic = chain.sweep(chain_betas(state, self._seed, label_sweeps, int(number))).statistic
             if number == 0:
                 late = statistic[statistic.size // 2 :]
                 told = float(chain.statistic), series.moments(late).sd if late.size else 0.0

@@ -23,6 +23,7 @@ from ..parallel import Comm, lent_cores, on_root, warm_up
 from ..potts import Sampler
 from ..progress import Live, Progress
 from ..rng import Purpose
+from ..starts import settle
 from ..threads import Team, enough
 from .hidden import LabelChains, Phase
 from .observed import ObservedLabels
@@ -148,6 +149,15 @@ class Problem:
         chain = config.model.labels, noise, config.seed, number, team
         return LabelChain(self.lattice, self.image.values, *chain)
 
+    def start(self, number: int, chain: LabelChain) -> np.ndarray:
+        """The first sweeps of a chain: at beta = 0, below the phase transition; then, of hidden labels,
+        the best of a few candidates.  S(z) after each of the last sweeps."""
+        config = self.config
+        statistic = chain.sweep(np.zeros(config.smc.warm_up)).statistic
+        if self.hidden and config.fit.start == "best":
+            statistic = settle(chain, self.image.values, config.prior.beta, config.seed, number)
+        return statistic
+
     def chains(self, comm: Comm, width: int = 0) -> LabelChains:
         """The chains of this rank at their start; those of observed labels stand still."""
         config = self.config
@@ -184,6 +194,7 @@ class Problem:
         values = np.arange(float(np.prod(small.shape))).reshape(small.shape)
         chain = LabelChain(small, values, k, priors(k), 0)
         chain.sweep(np.zeros(1))
+        settle(chain, values, self.config.prior.beta, 0, 0)
         if self.binding is not None:
             table = self.binding.table
             chain.final(table, (float(table[0, 0]), float(table[0, -1])), 1)

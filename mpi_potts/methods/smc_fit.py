@@ -9,6 +9,7 @@ import numpy as np
 from .. import fit_file
 from ..parallel import Comm, on_root
 from ..progress import Live
+from .guide import Guide
 from .hidden import Final
 from .problem import Fit, Problem
 from .smc import State, Stop, observed, smc_abc
@@ -60,16 +61,23 @@ class SmcFit(Fit):
             return SimulationSource(problem.sampler(self.comm), config.smc.replicates, config.seed, keys)
         return BindingSource(problem.binding, config.smc.replicates, config.seed)
 
+    def _guide(self) -> Guide | None:
+        """None where the chains follow the particles from the start, as in the paper or without a table."""
+        binding, config = self.problem.binding, self.problem.config
+        if config.fit.start == "paper" or binding is None:
+            return None
+        return Guide(binding, config.prior.beta, config.fit.marginal)
+
     def _iterate(self):
         """The SMC-ABC from where it stands; the trace has one row more at each yield."""
         problem, keys = self.problem, self.problem.config.smc
         if self.chains is None:
             observe = observed(problem.statistic)
         else:
-            chains = self.chains
+            chains, guide = self.chains, self._guide()
 
             def observe(state):
-                return chains.observe(state, keys.warm_up, keys.label_sweeps)
+                return chains.observe(state, problem.start, keys.label_sweeps, guide)
 
         seed, interval = problem.config.seed, problem.config.prior.beta
         started = time.perf_counter()

@@ -1,0 +1,41 @@
+"""The beta of the label chains beside an SMC whose particles are still far from p(beta | S(z)).
+
+In the paper a label chain draws its betas from the particles.  In the first iterations these are the prior,
+and many a sweep is made at a beta near 0, where all labels have equal shares: a chain with very unequal
+labels, even one that started right, leaves its mode there and does not come back.  So as long as the
+particles are far from p(beta | S(z)), their root mean square distance from its mean more than FAR of its
+standard deviations, a chain draws beta from p(beta | S(z)) itself before each sweep, as in the final phase.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import quadrature
+from ..binding import Binding
+from ..labels import LabelChain, Trace
+from .smc import State
+
+FAR = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """p(beta | S(z)) by a binding function; beta is uniform on the interval a priori."""
+
+    binding: Binding
+    interval: tuple[float, float]
+    marginal: str
+
+    def needed(self, state: State, statistic: int) -> bool:
+        """Whether the particles are far from p(beta | statistic)."""
+
+        def log_density(beta):
+            return beta * statistic - self.binding.log_normaliser(beta)
+
+        mean, sd = quadrature.density(log_density, self.interval).moments()
+        return bool(np.hypot(state.beta_mean - mean, state.beta_sd) > FAR * sd)
+
+    def sweep(self, chain: LabelChain, sweeps: int) -> Trace:
+        """Sweeps of a chain, each at a beta drawn before it from p(beta | S(z))."""
+        return chain.final(self.binding.table, self.interval, sweeps, self.marginal, count=False)

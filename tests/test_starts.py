@@ -1,0 +1,248 @@
+"""Where label chains start: thresholds and scores by their definitions, unequal labels found, same bits."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from fitting import problem_of, run_fit, write_input
+from launch import finish, start
+
+from mpi_potts import starts
+from mpi_potts.kernels.evidence import evidence
+from mpi_potts.labels import LabelChain
+from mpi_potts.lattice import Lattice
+from mpi_potts.methods.guide import Guide
+from mpi_potts.methods.smc import _initial
+from mpi_potts.noise import priors
+from mpi_potts.parallel import ALONE
+from mpi_potts.pseudolikelihood import Pseudolikelihood
+
+BETA = (0.0, 1.5)
+
+
+def discs(shape, sizes, seed=3):
+    """Label 0 with balls of the labels 1, 2, ..., of these radii."""
+    data, z, grid = np.random.default_rng(seed), np.zeros(shape, dtype=np.uint8), np.indices(shape)
+    for label, radius in enumerate(sizes, 1):
+        centre = [data.uniform(radius, n - radius) for n in shape]
+        z[(sum((g - c) ** 2 for g, c in zip(grid, centre)) < radius**2) & (z == 0)] = label
+    return z
+
+
+def observed(z, mean, sd, seed=4):
+    return np.array(mean)[z] + sd * np.random.default_rng(seed).normal(size=z.shape)
+
+
+def warm_chain(values, k, noise=None, number=0, mask=None):
+    chain = LabelChain(Lattice(values.shape, mask=mask), values, k, noise or priors(k), 7, number)
+    chain.sweep(np.zeros(50))
+    return chain
+
+
+def padded(lattice, array, around):
+    return np.pad(np.where(lattice.exists, array, around), 1, constant_values=around).ravel()
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (3, 4, 3)])
+@pytest.mark.parametrize("neighbourhood", ["first", "second"])
+def test_the_evidence_is_its_definition(shape, neighbourhood):
+    data, k, beta = np.random.default_rng(1), 3, 0.7
+    lattice = Lattice(shape, neighbourhood, data.random(shape) < 0.8)
+    z, y = data.integers(0, k, shape).astype(np.uint8), data.normal(size=shape)
+    mean, sd = np.array([-1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
+    around = starts.neighbours(lattice)
+    pixels, score, slope, curvature = evidence(
+        padded(lattice, z, 255), padded(lattice, y, 0.0), around, 0, 1, beta, mean, sd
+    )
+    steps = np.concatenate([lattice.half_offsets, -lattice.half_offsets])
+    expected = 0.0
+    for site in np.argwhere(lattice.exists):
+        near = [tuple(site + step) for step in steps]
+        near = [p for p in near if all(0 <= i < n for i, n in zip(p, shape)) and lattice.exists[p]]
+        prior = np.exp(beta * np.bincount([z[p] for p in near], minlength=k)[:k])
+        density = np.exp(-0.5 * ((y[tuple(site)] - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
+        expected += np.log(prior @ density / prior.sum())
+    assert pixels == lattice.sites
+    assert score == pytest.approx(expected, rel=1e-12)
+    h, density = 1e-4, Pseudolikelihood(lattice, k).log_density(z, lattice.statistic(z))
+    below, here, above = density(np.array([beta - h, beta, beta + h]))
+    assert slope == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-6)
+    assert curvature == pytest.approx(-(above - 2 * here + below) / h**2, rel=1e-5)
+
+
+@pytest.mark.parametrize("criterion", ["squares", "errors"])
+def test_thresholds_have_the_least_cost_of_all(criterion):
+    values = np.concatenate([np.random.default_rng(s).normal(4 * s, 1, 300 // (s + 1)) for s in range(3)])
+    groups = starts.Histogram(values, 24)
+    cost = getattr(groups, criterion)()
+    found = np.searchsorted(groups.edges, groups.thresholds(cost, 4)) + 1
+    totals = {
+        cuts: sum(cost[a, b] for a, b in zip((0, *cuts), (*cuts, 24)))
+        for cuts in combinations(range(1, 24), 3)
+    }
+    assert totals[tuple(found.tolist())] == pytest.approx(min(totals.values()), rel=1e-12)
+
+
+def test_shares_keep_a_large_group_whole_that_least_squares_cut():
+    data = np.random.default_rng(2)
+    values = np.concatenate([data.normal(0, 1, 20000), data.normal(6, 1, 150)])
+    groups = starts.Histogram(values, 256)
+    assert groups.thresholds(groups.squares(), 2)[0] < 2.0
+    assert 2.5 < groups.thresholds(groups.errors(), 2)[0] < 5.0
+
+
+UNEQUAL = {
+    "plane": (discs((100, 100), (12, 9)), (0.0, 2.0, 4.0), 0.8, None),
+    "middle": (discs((100, 100), (10, 8)), (2.0, 0.0, 4.0), 0.7, None),
+    "mask": (discs((100, 100), (12, 9)), (0.0, 2.0, 4.0), 0.7, np.arange(100) % 10 > 0),
+    "volume": (discs((24, 24, 20), (7, 5)), (0.0, 2.0, 4.0), 0.8, None),
+}
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_small_labels_are_found_beside_a_large_one(name):
+    """Shares of some 90, 5 and 3 %: the warm-up alone splits the large label in two."""
+    z, mean, sd, columns = UNEQUAL[name]
+    mask = None if columns is None else np.broadcast_to(columns, z.shape)
+    truth, values = np.argsort(np.argsort(mean))[z], observed(z, mean, sd)
+    for number in range(2):
+        chain = warm_chain(values, 3, number=number, mask=mask)
+        exists = chain.lattice.exists
+        assert (chain.labels == truth)[exists].mean() < 0.8
+        starts.settle(chain, values, BETA, 7, number)
+        assert (chain.labels == truth)[exists].mean() > 0.98
+        assert chain.mean == pytest.approx(np.sort(mean), abs=0.2)
+        assert chain.sd == pytest.approx(np.full(3, sd), abs=0.15)
+        assert np.all(chain.labels[~exists] == 255)
+
+
+def test_priors_that_name_the_labels_are_obeyed():
+    z, mean = discs((100, 100), (12, 9)), (0.0, 2.0, 4.0)
+    noise = priors(3, mean=[4.0, 0.0, 2.0], mean_sd=1.0)
+    chain = warm_chain(observed(z, mean, 0.7), 3, noise)
+    starts.settle(chain, observed(z, mean, 0.7), BETA, 7, 0)
+    assert (chain.labels == np.array([1, 2, 0])[z]).mean() > 0.98
+
+
+def test_labels_without_pixels_and_few_values_do_no_harm():
+    """More labels than the image has values: some stay empty, and nothing is divided by zero."""
+    values = np.array([0.0, 1.0, 5.0])[discs((40, 40), (8, 6))]
+    chain = warm_chain(values, 3)
+    starts.settle(chain, values, BETA, 7, 0)
+    assert np.isfinite(chain.mean).all() and np.isfinite(chain.sd).all()
+    chain = warm_chain(values, 6)
+    starts.settle(chain, values, BETA, 7, 0)
+    assert np.isfinite(chain.mean).all() and (chain.sd > 0.0).all()
+    assert chain.statistic == chain.lattice.statistic(chain.labels)
+
+
+def test_the_score_is_of_many_pixels_where_it_is_not_of_all(monkeypatch):
+    z, mean = discs((100, 100), (12, 9)), (0.0, 2.0, 4.0)
+    values = observed(z, mean, 0.8)
+    monkeypatch.setattr(starts, "PIXELS", 2000)
+    chain = warm_chain(values, 3)
+    starts.settle(chain, values, BETA, 7, 0)
+    assert (chain.labels == z).mean() > 0.98
+
+
+def test_equal_chains_settle_equally_and_others_differ():
+    z = discs((60, 60), (9, 6))
+    values, packed = observed(z, (0.0, 2.0, 4.0), 0.8), []
+    for number in (0, 0, 1):
+        chain = warm_chain(values, 3, number=number)
+        statistic = starts.settle(chain, values, BETA, 7, number)
+        assert statistic[-1] == chain.statistic == chain.lattice.statistic(chain.labels)
+        packed.append(chain.pack())
+    assert all(np.array_equal(packed[0][name], packed[1][name]) for name in packed[0])
+    assert not np.array_equal(packed[0]["noise"], packed[2]["noise"])
+
+
+@pytest.fixture(scope="module")
+def unequal(tmp_path_factory):
+    """An input with an image of unequal labels with much noise, its truth, and its problem."""
+    directory = tmp_path_factory.mktemp("unequal")
+    z = discs((80, 80), (9, 7))
+    path = write_input(directory, observed(z, (0.0, 2.0, 4.0), 1.0), final_sweeps=200)
+    return path, z, problem_of(ALONE, path, directory / "out")
+
+
+@pytest.mark.parametrize("method", ["smc-abc", "path"])
+def test_a_fit_stays_with_the_labels_it_starts_from(unequal, method):
+    """Particles as broad as the prior would drive the chain out of its mode."""
+    path, z, problem = unequal
+    output = problem.config.output
+    _, found = run_fit(ALONE, path, output, (f"fit.method={method}",), fresh=True)
+    assert (found["labels/map"] == z).mean() > 0.99
+    assert found["noise/mean"].reshape(-1, 3).mean(axis=0) == pytest.approx([0.0, 2.0, 4.0], abs=0.3)
+    _, found = run_fit(ALONE, path, output, (f"fit.method={method}", "fit.start=paper"), fresh=True)
+    assert (found["labels/map"] == z).mean() < 0.8
+
+
+def test_a_guide_is_needed_until_the_particles_are_near(unequal):
+    _, _, problem = unequal
+    guide = Guide(problem.binding, problem.config.prior.beta, "path")
+    state = _initial(guide.interval, 500, 10, 1)
+    middle = 0.5
+    statistic = int(problem.binding.moments(middle)[0])
+    sd = 1.0 / float(problem.binding.moments(middle)[1])
+    assert guide.needed(state, statistic)
+    assert not guide.needed(replace(state, beta_mean=middle + 0.5 * sd, beta_sd=1.2 * sd), statistic)
+    assert guide.needed(replace(state, beta_mean=middle + 5.0 * sd, beta_sd=1.2 * sd), statistic)
+
+
+def write_volume(directory, shape, radii):
+    """A NIfTI volume of three tissues with noise, in millimetres; an input for it, its truth and affine."""
+    nibabel = pytest.importorskip("nibabel")
+    z = discs(shape, radii)
+    affine = np.array([[0.0, -0.9, 0.1, 30.0], [1.1, 0.0, 0.0, -20.0], [0.0, 0.2, 2.0, 5.0], [0, 0, 0, 1.0]])
+    values = observed(z, (100.0, 140.0, 180.0), 15.0).astype(np.float32)
+    nibabel.save(nibabel.Nifti1Image(values, affine), directory / "volume.nii.gz")
+    path = directory / "input.toml"
+    path.write_text(
+        """
+[image]
+path = "volume.nii.gz"
+[prior]
+mean = { mean = "image", sd = 100.0 }
+[precompute]
+grid = "regular"
+points = 41
+iterations = 150
+burn_in = 50
+[fit]
+final_sweeps = 200
+final_burn_in = 50
+[smc]
+particles = 500
+replicates = 40
+alpha = 0.9
+label_sweeps = 20
+max_iterations = 40
+"""
+    )
+    return path, z, affine
+
+
+def check_volume(directory, shape, radii):
+    nibabel = pytest.importorskip("nibabel")
+    path, z, affine = write_volume(directory, shape, radii)
+    done = finish(start(["run", path, "--output", directory / "out"], ranks=2), 1200)
+    assert done.code == 0, done.stderr
+    found = nibabel.load(directory / "out" / "labels.nii.gz")
+    assert np.array_equal(found.affine, nibabel.load(directory / "volume.nii.gz").affine)
+    assert np.allclose(found.affine, affine)
+    labels = np.asarray(found.dataobj)
+    assert labels.shape == shape
+    for label in range(3):
+        assert (labels == label + 1)[z == label].mean() > 0.95
+    assert (labels == z + 1).mean() > 0.99
+
+
+def test_a_volume_of_three_tissues_keeps_its_affine(tmp_path):
+    check_volume(tmp_path, (24, 24, 16), (6, 5))
+
+
+@pytest.mark.long
+def test_a_large_volume_of_three_tissues_keeps_its_affine(tmp_path):
+    check_volume(tmp_path, (64, 64, 32), (13, 9))
