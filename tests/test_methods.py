@@ -96,17 +96,33 @@ def test_path_sampling_of_observed_labels_is_the_exact_posterior(observed):
     np.testing.assert_allclose(arrays["density/value"], on_grid, atol=2e-3 * truth.value.max())
 
 
+def gaussian_posterior(exact, statistic):
+    """The posterior where S is normal with its exact moments: what the auxiliary model gives."""
+    mean, sd = exact.moments(GRID)
+    density = np.exp(-0.5 * ((statistic - mean) / sd) ** 2) / sd
+    return quadrature.Density(GRID, density / np.trapezoid(density, GRID))
+
+
 def test_the_synthetic_likelihood_of_observed_labels_is_the_gaussian_one(observed):
     truth, fitted, statistic, exact, _ = observed
     attributes, _ = fitted("synthetic")
-    mean, sd = exact.moments(GRID)
-    density = np.exp(-0.5 * ((statistic - mean) / sd) ** 2) / sd
-    gaussian = quadrature.Density(GRID, density / np.trapezoid(density, GRID))
-    expected = gaussian.moments()
+    expected = gaussian_posterior(exact, statistic).moments()
     assert attributes["beta_mean"] == pytest.approx(expected[0], abs=2e-3 * expected[1])
     assert attributes["beta_sd"] == pytest.approx(expected[1], rel=2e-3)
     # S is not quite Gaussian on 64 pixels.
     assert attributes["beta_mean"] == pytest.approx(truth.moments()[0], abs=0.2 * truth.moments()[1])
+
+
+def test_smc_abc_of_observed_labels_is_the_posterior(observed):
+    truth, fitted, statistic, exact, _ = observed
+    _, arrays = fitted("smc-abc", smc__particles=4000, smc__replicates=100)
+    beta, weight = arrays["posterior/beta"], arrays["posterior/weight"]
+    # Resampled particles are not independent: half of the ESS, and the last tolerance.
+    size = 0.5 / (weight**2).sum()
+    assert size > 500.0
+    check_mean_and_sd(gaussian_posterior(exact, statistic), beta, weight, size, 0.05)
+    # S is not quite Gaussian on 64 pixels.
+    check_mean_and_sd(truth, beta, weight, size, 0.2)
 
 
 @pytest.mark.parametrize("sampler, start", [("gibbs", "current"), ("swendsen-wang", "random")])
