@@ -7,7 +7,6 @@ page.
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -118,24 +117,8 @@ def _settings(path, attributes, places) -> Config:
             raise InputError(f"--set {place}: a result is as it is; {', '.join(PLACES)} is accepted")
     directory = Path(attributes.get("input_directory") or path.parent)
     changes = (*attributes["overrides"].splitlines(), *places)
-    with tempfile.TemporaryDirectory() as room:
-        text = Path(room, "input.toml")
-        text.write_text(attributes["input"], encoding="utf-8")
-        found = config.load(text, changes, path.parent)
-
-    def placed(name):
-        return (
-            None
-            if name is None
-            else directory / (name.relative_to(room) if name.is_relative_to(room) else name)
-        )
-
-    return replace(
-        found,
-        path=path,
-        image=replace(found.image, path=placed(found.image.path), mask=placed(found.image.mask)),
-        precompute=replace(found.precompute, file=placed(found.precompute.file)),
-    )
+    found = config.parse(attributes["input"], directory / "input.toml", changes, path.parent)
+    return replace(found, path=path)
 
 
 def _image(settings, attributes) -> tuple[Image | None, str]:
