@@ -146,9 +146,9 @@ def _boxes(axes, fits, values, colour):
     low, lower, median, upper, high = np.array(
         [np.quantile(v, (0.0, 0.25, 0.5, 0.75, 1.0)) for v in values]
     ).T
+    axes.hlines(places, lower, upper, color=LIGHT, linewidth=8.0)
     axes.hlines(places, low, high, color=colour, linewidth=1.0)
-    axes.hlines(places, lower, upper, color=colour, linewidth=6.0)
-    axes.plot(median, places, "|", color="white", markersize=8)
+    axes.plot(median, places, "|", color=colour, markersize=11, markeredgewidth=2.0)
     _rows(axes, fits)
 
 

@@ -321,7 +321,7 @@ def test_the_figure_of_errors_shows_draws_less_truth_and_means_less_path(whole):
     for row, each in enumerate([path, other]):
         error = each.sample - each.truth[:, None]
         np.testing.assert_allclose(boxes[1][row], [error.min(), error.max()])
-        np.testing.assert_allclose(boxes[6][row], np.quantile(error, (0.25, 0.75)))
+        np.testing.assert_allclose(boxes[8][row], np.quantile(error, (0.25, 0.75)))
         np.testing.assert_allclose(lines[0][row], np.median(error))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["path", "normal"]
     np.testing.assert_allclose(lines_of(figure.axes[1])[1][0], (other.mean - path.mean) / path.sd)
