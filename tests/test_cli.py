@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from launch import ROOT, launch
 from mpi4py import MPI
+from numba import njit
 
 from mpi_potts import __main__ as program
-from mpi_potts import __version__, config, store, summary
+from mpi_potts import __version__, command_line, config, store, summary
 from mpi_potts.commands import simulate
+from mpi_potts.kernels import compiling
 
 INPUTS = ROOT / "inputs"
 
@@ -93,13 +95,39 @@ def test_a_bad_command_line_is_one_line_and_exit_code_2(here, capfd, arguments):
     refuse(here, capfd, arguments)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name, *_ in program.COMMANDS)])
-def test_help_says_what_every_command_and_option_does(capfd, arguments):
-    assert program.main(arguments) == 0
+@pytest.mark.parametrize("command", command_line.COMMANDS, ids=lambda each: each.name)
+def test_help_says_what_a_command_takes_and_no_more(here, capfd, command):
+    assert program.main([command.name, "--help"]) == 0
     page = capfd.readouterr().out
-    options = ("--set", "--output", "--quiet", "--fresh", "--max-hours")
-    expected = options if len(arguments) == 2 else [name for name, *_ in program.COMMANDS]
-    assert all(word in page for word in expected)
+    flags = {command_line.OPTIONS[name][0] for name in command.options if name != "silent"}
+    assert set(re.findall(r"(?<!\S)--[a-z-]+(?= |\n)", page.partition("example:")[0])) - {"--help"} == flags
+    assert max(map(len, page.splitlines())) <= 110
+    example = page.partition("example:\n")[2]
+    assert f"mpi-potts {command.name}" in example
+    # The example is one that the parser accepts.
+    command_line.parse(example.split()[example.split().index("mpi-potts") + 1 :])
+    others = {flag for flag, _ in command_line.OPTIONS.values()} - flags - {"--quiet"}
+    target = ["input.toml"] if command.target else []
+    for flag in sorted(others):
+        value = [] if flag == "--fresh" else ["1"]
+        assert flag in refuse(here, capfd, [command.name, *target, flag, *value])
+
+
+def test_help_names_every_command(capfd):
+    assert program.main(["--help"]) == 0
+    page = capfd.readouterr().out
+    for each in command_line.COMMANDS:
+        assert re.search(rf"^    {each.name}\s", page, re.M) and each.text in " ".join(page.split())
+
+
+def test_compiling_is_said_once_and_only_where_it_happens():
+    told, double = [], njit(lambda x: 2 * x)
+    with compiling.announced(lambda: told.append("now")):
+        assert double(2) == 4 and told == ["now"]
+        assert double(2.0) == 4.0
+    with compiling.announced(lambda: told.append("again")):
+        double(3)
+    assert told == ["now"]
 
 
 def test_a_missing_image_is_refused_except_where_the_shape_is_enough(here, capfd):
@@ -225,6 +253,22 @@ def test_inspect_says_of_beta_what_the_result_says(here, capfd):
         particles[:4], [0.575, np.sqrt(0.1**2 / 12 + 0.05**2 * 0.75), 0.50333, 0.69], atol=2e-4
     )
     assert "warning: with care" in page
+
+
+def test_inspect_takes_a_directory_and_the_draws_for_other_programs(here, capfd):
+    draws = np.linspace(0.5, 0.7, 400).reshape(2, 200)
+    store.write_draws(here / "posterior.nc", {"beta": draws})
+    assert program.main(["inspect", "posterior.nc"]) == 0
+    said = capfd.readouterr().out
+    assert "2 chain(s) of 200" in said and str(summary.of_chains(draws, 1.0, 1.0)).split(" (")[0] in said
+    assert "no result.h5" in refuse(here, capfd, ["inspect", "."])
+    assert "no result.h5" in refuse(here, capfd, ["report", "."])
+    assert "no such file" in refuse(here, capfd, ["inspect", "none.nc"])
+    (here / "text.nc").write_text("text")
+    assert "text.nc" in refuse(here, capfd, ["inspect", "text.nc"])
+    store.write(MPI.COMM_SELF, here / "study.h5", "mpi_potts study", 1, {}, {"x": np.arange(3)})
+    assert program.main(["inspect", "."]) == 0
+    assert "study.h5: mpi_potts study" in capfd.readouterr().out
 
 
 def test_inspect_refuses_what_is_not_a_whole_file_of_this_program(here, capfd):

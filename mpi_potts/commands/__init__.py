@@ -1,4 +1,21 @@
 """One module for each command, with `execute(comm, config, options) -> exit code`.
 
-`config` is None for the commands that take no input file.  `options` has quiet, fresh and max_hours.
+`config` is None for the commands that take no input file.  `options` has set, output, quiet, fresh and
+max_hours, and the file of a command that takes one as target.
 """
+
+from pathlib import Path
+
+from ..errors import InputError
+
+NAMES = ("result.h5", "study.h5", "binding.h5")
+
+
+def file_of(path: Path) -> Path:
+    """The file that a user means by a directory: its result, study or binding function."""
+    if not path.is_dir():
+        return path
+    for name in NAMES:
+        if (path / name).exists():
+            return path / name
+    raise InputError(f"{path}: has no {', '.join(NAMES)}; a file, or the directory of one, is accepted")

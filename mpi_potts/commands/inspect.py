@@ -1,12 +1,18 @@
-"""`mpi-potts inspect FILE.h5`: what is in a file of this program, in a page; its checksum is verified."""
+"""`mpi-potts inspect FILE.h5`: what is in a file of this program, in a page; its checksum is verified.
+
+posterior.nc, which other programs read, has no checksum: its draws are summed up.
+"""
 
 from pathlib import Path
 
 import numpy as np
 
 from .. import parallel, store
+from ..diagnostics import effective_size, split_rhat
+from ..errors import InputError
 from ..series import FLAG_DISAGREE, FLAG_SHORT
-from ..summary import given_labels, quoted
+from ..summary import given_labels, of_chains, quoted
+from . import file_of
 
 FEW = 1 << 20  # values: datasets up to this size are summarised, larger ones only named
 HIDDEN = ("format", "version", "checksum", "input")
@@ -15,10 +21,30 @@ WIDTH = 100
 
 def execute(comm, config, options) -> int:
     """Print the page on rank 0."""
-    page = parallel.on_root(comm, describe, Path(options.target))
+    page = parallel.on_root(comm, _describe_any, Path(options.target))
     if comm.rank == 0:
         print(page, flush=True)
     return 0
+
+
+def _describe_any(path):
+    path = file_of(path)
+    return describe_draws(path) if path.suffix == ".nc" else describe(path)
+
+
+def describe_draws(path: Path) -> str:
+    """posterior.nc: how many draws there are, and beta in a line."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    beta = store.read_array(path, "posterior/beta")
+    if beta.ndim != 2:
+        raise InputError(f"{path}: posterior/beta has shape {list(beta.shape)}; (chain, draw) is accepted")
+    chains, draws = beta.shape
+    found = of_chains(beta, split_rhat(beta), effective_size(beta))
+    return (
+        f"{path}: equally weighted draws for other programs, {chains} chain(s) of {draws}\n\n"
+        f"  beta  {found}\n\n  `arviz.from_netcdf` opens it; result.h5 of the same fit has everything else"
+    )
 
 
 def describe(path: Path) -> str:

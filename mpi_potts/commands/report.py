@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..parallel import Comm, on_root
+from . import file_of
 
 INSTALL = "pip install 'mpi_potts[figures]'"
 
@@ -32,6 +33,7 @@ def drawable() -> bool:
 
 
 def _write(path, directory=None, places=(), other=None):
+    path = file_of(path)
     if not drawable():
         raise InputError(f"{path}: {_missing()}")
     from .. import binding_file, binding_report, report, store, study, study_report
