@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from . import rng
+from . import memory, rng
 from .errors import InputError
 from .lattice import Lattice
 
@@ -36,6 +36,7 @@ def make_grid(
         raise InputError(f"precompute.grid = {kind!r}: one of {KINDS} or a list of betas is accepted")
     if points < 2:
         raise InputError(f"precompute.points = {points}: at least 2, the ends of prior.beta, are accepted")
+    memory.require(f"precompute.points = {points}", (points,), np.float64, copies=2)
     if kind == "regular":
         return np.linspace(*ends, points) + 0.0
     return np.unique(np.concatenate([ends, critical(points - 2, lattice.transition(labels), seed)]))

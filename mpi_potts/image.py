@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import readers
+from . import memory, readers
 from .config import Config
 from .errors import InputError
 from .lattice import Lattice
@@ -88,6 +88,7 @@ def lattice_of(config: Config, image: Image | None = None) -> Lattice:
         raise InputError(f"{config.path}: image.shape is missing; 2 or 3 integers are accepted")
     else:
         shape = config.image.shape
+        memory.require(f"{config.path}: image.shape = {list(shape)}", shape, np.uint8, copies=2)
         mask = None if config.image.mask is None else _apply_mask_file(config, np.ones(shape, dtype=bool))
     try:
         return Lattice(shape, config.model.neighbourhood, mask)

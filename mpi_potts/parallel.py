@@ -185,12 +185,17 @@ def private(comm: Comm) -> Iterator[Comm]:
     own.Free()
 
 
-def one_node(comm: Comm) -> bool:
-    """Whether all ranks are on one node, and so see the same temporary files.  Collective."""
+def ranks_on_node(comm: Comm) -> int:
+    """The number of ranks that share this node's memory.  Collective."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     size = node.size
     node.Free()
-    return size == comm.size
+    return size
+
+
+def one_node(comm: Comm) -> bool:
+    """Whether all ranks are on one node, and so see the same temporary files.  Collective."""
+    return ranks_on_node(comm) == comm.size
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import store
+from . import memory, store
 from .errors import InputError
 
 # TIFF tags that place an image on the earth, copied as they are to maps made from it.
@@ -72,12 +72,34 @@ def optional(module: str, extra: str, path: Path) -> Any:
 
 
 def _read_npy(path, dataset, banded):
+    dtype = _check_npy(path)
+    if dtype.hasobject:
+        raise InputError(f"{path}: holds Python objects, which are never loaded; numbers are accepted")
     array = np.load(path, allow_pickle=False)
     return Source(array, banded and array.ndim > 2)
 
 
+def _check_npy(path):
+    """The type of the values; what a damaged file promises and does not have is not asked of the memory."""
+    with open(path, "rb") as file:
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read(file)
+        there = path.stat().st_size - file.tell()
+    needed = math.prod(map(int, shape)) * dtype.itemsize
+    if min(shape, default=1) < 0:
+        raise InputError(f"{path}: has shape {list(shape)}; images of 2 or 3 dimensions are accepted")
+    memory.require(str(path), shape, dtype)
+    if needed > there and not dtype.hasobject:
+        raise InputError(f"{path}: truncated: {needed} bytes are announced, {there} are there")
+    return dtype
+
+
 def _read_csv(path, dataset, banded):
     """Rows of numbers with commas between; an empty cell is NaN."""
+    memory.require_bytes(str(path), 4.0 * path.stat().st_size)
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     rows = [line.split(",") for line in lines if line.strip()]
     if not rows:
@@ -102,6 +124,7 @@ def _read_hdf5(path, dataset, banded):
 
 def _read_picture(path, dataset, banded):
     with optional("PIL.Image", "images", path).open(path) as picture:
+        memory.require(str(path), (*picture.size, len(picture.getbands())), np.uint8, copies=2)
         array = np.asarray(picture)
     return Source(array, banded=array.ndim == 3)
 
@@ -109,6 +132,7 @@ def _read_picture(path, dataset, banded):
 def _read_tiff(path, dataset, banded):
     with optional("tifffile", "geotiff", path).TiffFile(path) as file:
         series, tags = file.series[0], file.pages[0].tags
+        memory.require(str(path), series.shape, series.dtype)
         array, axes = series.asarray(), series.axes
         found = {code: tags[code].value for code in GEOREFERENCE_TAGS if code in tags}
         nodata = tags[NODATA_TAG].value if NODATA_TAG in tags else None
@@ -127,7 +151,9 @@ def _tiff_nodata(text):
 
 
 def _read_nifti(path, dataset, banded):
-    array = np.asarray(optional("nibabel", "nifti", path).load(path).dataobj)
+    stored = optional("nibabel", "nifti", path).load(path).dataobj
+    memory.require(str(path), stored.shape, stored.dtype)
+    array = np.asarray(stored)
     return Source(array, banded=array.ndim == 4)
 
 

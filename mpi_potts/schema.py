@@ -51,7 +51,8 @@ class Integer:
 
     def read(self, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
-            raise refusal(self)
+            large = isinstance(value, int) and value > LARGEST == self.high
+            raise Refused(f"must be an integer from {self.low} to {LARGEST}") if large else refusal(self)
         return value
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .. import binding_file, files
+from .. import binding_file, files, needs
 from ..binding import Binding
 from ..config import Config
 from ..control import Control
@@ -29,6 +29,7 @@ def obtain(
     """The binding function that the input asks for, on every rank: read if it is there, else computed."""
     task, paths = Task.of(config, lattice), Paths.of(config)
     if fresh or not on_root(comm, task.answered_by, paths.binding):
+        needs.check_precompute(comm, config, lattice, len(task.kinds))
         on_root(comm, files.make_directory, paths.binding.parent)
         with files.locked(comm, paths.lock):
             prepare(comm, paths, fresh)

@@ -8,7 +8,7 @@ array.  Checkpoints are written between iterations and between slices of chains,
 import sys
 import time
 
-from .. import fit_file
+from .. import fit_file, needs
 from ..control import Control
 from ..fit_file import Paths
 from ..parallel import Comm, agree, on_root
@@ -58,6 +58,7 @@ def run(comm: Comm, problem: Problem, paths: Paths, control: Control, quiet: boo
 
     Raises Interrupted, with a checkpoint written, where it was asked to stop.
     """
+    needs.check_fit(comm, problem.config, problem.lattice, problem.hidden)
     live = Live(comm, quiet)
     path, notes = on_root(comm, fit_file.find_checkpoint, paths, problem.settings)
     for note in notes if comm.rank == 0 else ():
