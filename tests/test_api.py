@@ -113,6 +113,17 @@ def test_nothing_is_written_without_an_output(here, image, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_the_progress_has_a_heading_and_fits_a_terminal(image, capfd):
+    mp.fit(image, quiet=False, **KEYS)
+    lines = capfd.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 100
+    first = next(i for i, line in enumerate(lines) if line.split()[:3] == ["iter", "epsilon", "ESS"])
+    rows = lines[first + 1 : first + 1 + KEYS["max_iterations"]]
+    assert [int(row.split()[0]) for row in rows] == [*range(1, KEYS["max_iterations"] + 1)]
+    assert {len(row) for row in rows} == {len(lines[first])}
+    assert "stopped" not in "".join(lines)  # that is said with the result
+
+
 def test_an_output_holds_what_the_command_writes_and_the_image(here, image):
     result = mp.fit(image, output="out", **KEYS)
     assert {"binding.h5", "result.h5", "posterior.nc", "image.npy"} <= {

@@ -44,10 +44,11 @@ class SmcFit(Fit):
         self.chains = problem.chains(comm) if problem.hidden else None
 
     def advance(self, live: Live, quiet: bool) -> Iterator[None]:
+        live.say(heading(self.problem.config.smc.particles))
         for state in self._iterate():
             live.show(line(state))
             yield
-        live.say(f"stopped after iteration {self.iteration}: {self.stopped_because}")
+        live.close()
         problem, keys = self.problem, self.problem.config.fit
         if self.chains is not None and keys.final_sweeps > 0:
             table, interval = problem.binding.table, problem.config.prior.beta
@@ -141,14 +142,29 @@ class SmcFit(Fit):
         super().resume(path)
 
 
+# Columns of the progress: heading, width, and the number of a state; the last four are seconds of the parts.
+COLUMNS = (
+    ("iter", 4, lambda state: f"{state.iteration}"),
+    ("epsilon", 11, lambda state: f"{state.epsilon:.6g}"),
+    ("ESS", 8, lambda state: f"{state.ess:.0f}{'r' if state.resampled else ' '}"),
+    ("accepted", 9, lambda state: f"{100 * state.acceptance:.1f} %"),
+    ("S(z)", 12, lambda state: f"{state.statistic:.0f}"),
+    ("beta", 9, lambda state: f"{state.beta_mean:.5f}"),
+    ("sd", 9, lambda state: f"{state.beta_sd:.5f}"),
+    ("labels", 9, lambda state: f"{state.seconds['statistic']:.3f}"),
+    ("weights", 8, lambda state: f"{state.seconds['adaptation']:.3f}"),
+    ("resample", 9, lambda state: f"{state.seconds['resampling']:.3f}"),
+    ("mutate", 8, lambda state: f"{state.seconds['mutation']:.3f}"),
+)
+
+
+def heading(particles: int) -> str:
+    """What stands above the lines of the iterations."""
+    names = "".join(f"{name:>{width}}" for name, width, _ in COLUMNS)
+    ess = "ESS counts copies (r: then resampled)"
+    return f"SMC-ABC, {particles} particles; {ess}; the last four columns are seconds\n{names}"
+
+
 def line(state: State) -> str:
     """One iteration in a line: what it reached, and the seconds of its parts."""
-    seconds = state.seconds
-    mark = " resampled" if state.resampled else ""
-    return (
-        f"{state.iteration:4d}  epsilon {state.epsilon:.6g}  ESS {state.ess:.0f}  "
-        f"accepted {100 * state.acceptance:.1f} %  S(z) {state.statistic:.0f}  "
-        f"beta {state.beta_mean:.5f} sd {state.beta_sd:.5f}  "
-        f"labels {seconds['statistic']:.3f} s, weights {seconds['adaptation']:.3f}, "
-        f"resampling {seconds['resampling']:.3f}, mutation {seconds['mutation']:.3f}{mark}"
-    )
+    return "".join(f"{number(state):>{width}}" for _, width, number in COLUMNS)
