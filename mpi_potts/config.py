@@ -58,12 +58,16 @@ class ImageKeys:
         '"labels": the labels themselves, observed without noise',
     )
     band: int | None = key(Integer(1), None, "band of a multi-band image, counted from 1")
-    ndvi: Ndvi | None = key(Table(Ndvi), None, "instead of band: (nir - red) / (nir + red)")
+    ndvi: Ndvi | None = key(
+        Table(Ndvi), None, "instead of band: (nir - red) / (nir + red); nodata where both are 0"
+    )
     crop: tuple[int, ...] | None = key(
         Items(Integer(0), (4, 6)), None, "rows from, to, columns from, to (planes from, to); 'to' is left out"
     )
+    scale: float = key(_POSITIVE, 1.0, "each number v of the file means v * scale + offset")
+    offset: float = key(Number(), 0.0, "added to every number of the file after scale")
     nodata: float | None = key(
-        Number(finite=False), None, "value of pixels that do not exist; nan is accepted"
+        Number(finite=False), None, "number in the file of pixels that do not exist; nan is accepted"
     )
     mask: Path | None = key(Text(), None, "image file of the same shape: pixels exist where it is not zero")
     dataset: str = key(Text(), "values", "dataset to read in an .h5 file")
@@ -357,6 +361,9 @@ def _check_image(image):
         )
     if image.band is not None and image.ndvi is not None:
         _refuse("left out where image.ndvi is given", image.band, "image", "band")
+    for name, value, none in (("scale", image.scale, 1.0), ("offset", image.offset, 0.0)):
+        if image.kind == "labels" and value != none:
+            _refuse('left out where image.kind = "labels"', value, "image", name)
     crop = image.crop
     if crop is not None and image.path is None:
         _refuse("left out where there is no image.path", crop, "image", "crop")

@@ -80,6 +80,11 @@ def _read(config, key, **how):
         raise InputError(f"{config.path}: image.{key}: {error}") from None
 
 
+def _refusal(config, key, what):
+    """Of the file that a key of [image] names."""
+    return InputError(f"{config.path}: image.{key}: {getattr(config.image, key)}: {what}")
+
+
 def lattice_of(config: Config, image: Image | None = None) -> Lattice:
     """The lattice of the image, or of image.shape (and image.mask) where no image is given."""
     if image is not None:
@@ -111,14 +116,22 @@ def _plane(config, source):
     nodata = source.nodata if keys.nodata is None else keys.nodata
     if keys.ndvi is None:
         band = _band(config, source, keys.band, "band")
-        return _dimensions(config, band.astype(np.float64)), _dimensions(config, ~_is_nodata(band, nodata))
+        return _dimensions(config, _scaled(config, band)), _dimensions(config, ~_is_nodata(band, nodata))
     red, nir = (_band(config, source, getattr(keys.ndvi, name), f"ndvi.{name}") for name in ("red", "nir"))
     exists = ~(_is_nodata(red, nodata) | _is_nodata(nir, nodata))
-    red, nir = red.astype(np.float64), nir.astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        index = (nir - red) / (nir + red)
-    # 0 / 0 has no index: nodata where the user says that nan is, else refused with the other pixels.
-    return _dimensions(config, index), _dimensions(config, exists & ~_is_nodata(index, keys.nodata))
+    red, nir = _scaled(config, red), _scaled(config, nir)
+    # Without light there is no index, and so no pixel.
+    exists &= red != -nir
+    index = np.zeros(red.shape)
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused with its place
+        np.divide(nir - red, nir + red, out=index, where=exists)
+    return _dimensions(config, index), _dimensions(config, exists)
+
+
+def _scaled(config, band):
+    """What the numbers of a band mean: float64, in which no integer of a file overflows."""
+    keys, band = config.image, band.astype(np.float64)
+    return band if (keys.scale, keys.offset) == (1.0, 0.0) else band * keys.scale + keys.offset
 
 
 def _band(config, source, number, key):
@@ -145,8 +158,9 @@ def _dimensions(config, array):
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or array.size == 0:
-        shape = list(array.shape)
-        raise InputError(f"{config.image.path}: has shape {shape}; images of 2 or 3 dimensions are accepted")
+        raise _refusal(
+            config, "path", f"has shape {list(array.shape)}; images of 2 or 3 dimensions are accepted"
+        )
     return array
 
 
@@ -166,7 +180,9 @@ def _apply_mask_file(config, exists):
     source = _read(config, "mask")
     mask = source.array[..., 0] if source.banded and source.array.shape[-1] == 1 else source.array
     if mask.shape != exists.shape:
-        raise InputError(f"{path}: the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted")
+        raise _refusal(
+            config, "mask", f"the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted"
+        )
     return exists & (mask != 0) & ~np.isnan(mask)
 
 
@@ -185,17 +201,19 @@ def _region(config, shape):
 
 
 def _check_pixels(config, values, exists, offset):
-    path = config.image.path
     if not exists.any():
-        raise InputError(f"{path}: no pixel exists: all are masked or nodata = {config.image.nodata}")
+        nodata = "nodata" if config.image.nodata is None else f"nodata = {config.image.nodata:g}"
+        raise _refusal(config, "path", f"no pixel exists: all are masked or {nodata}")
     with np.errstate(invalid="ignore"):
         bad = exists & ~(np.abs(values) <= LARGEST_VALUE)
     if bad.any():
         position = np.argwhere(bad)[0]
         more = f" ({bad.sum() - 1} more)" if bad.sum() > 1 else ""
-        raise InputError(
-            f"{path}: pixel {(position + offset).tolist()} is {values[tuple(position)]}{more}; finite "
-            f"numbers are accepted, or image.nodata = nan where such pixels do not exist"
+        raise _refusal(
+            config,
+            "path",
+            f"pixel {(position + offset).tolist()} is {values[tuple(position)]}{more}; finite "
+            f"numbers are accepted, or image.nodata = nan where such pixels do not exist",
         )
 
 
@@ -203,27 +221,25 @@ def _check_contrast(config, pixels):
     distinct = np.unique(pixels).size
     k = config.model.labels
     if distinct == 1:
-        raise InputError(
-            f"{config.image.path}: all pixels are {pixels[0]:g}; at least {k} different values are needed"
+        raise _refusal(
+            config, "path", f"all pixels are {pixels[0]:g}; at least {k} different values are needed"
         )
     if distinct < k:
-        raise InputError(
-            f"{config.image.path}: has {distinct} different values; at least {k} (model.labels) are needed"
+        raise _refusal(
+            config, "path", f"has {distinct} different values; at least {k} (model.labels) are needed"
         )
 
 
 def _labels(config, values, exists):
     """Labels 0..k-1 in the order of the values in the file, whatever integers these are."""
-    path, k = config.image.path, config.model.labels
-    pixels = values[exists]
+    k, pixels = config.model.labels, values[exists]
     distinct, index = np.unique(pixels, return_inverse=True)
     if (fraction := distinct != np.floor(distinct)).any():
-        raise InputError(
-            f'{path}: {distinct[fraction][0]:g} is not a label; image.kind = "labels" needs integers'
-        )
+        wrong = f'{distinct[fraction][0]:g} is not a label; image.kind = "labels" needs integers'
+        raise _refusal(config, "path", wrong)
     if distinct.size > k:
-        raise InputError(
-            f"{path}: has {distinct.size} different labels; model.labels = {k} accepts at most {k}"
+        raise _refusal(
+            config, "path", f"has {distinct.size} different labels; model.labels = {k} accepts at most {k}"
         )
     labels = np.full(values.shape, MASKED_LABEL, dtype=np.uint8)
     labels[exists] = index

@@ -10,6 +10,7 @@ import pytest
 from mpi_potts import config
 from mpi_potts.errors import InputError
 from mpi_potts.image import lattice_of, load_image, with_image_mean
+from mpi_potts.methods.simulate import truth_of
 
 SCENE = Path(__file__).resolve().parents[2] / "shared" / "data" / "L7_ETMs.tif"
 PIXELS = np.arange(20, dtype=np.uint8).reshape(4, 5) * 3
@@ -73,7 +74,7 @@ def refused(settings, *parts):
     with pytest.raises(InputError) as caught:
         load_image(settings)
     said = str(caught.value)
-    assert len(said.splitlines()) == 1
+    assert len(said.splitlines()) == 1 and "input.toml" in said
     for part in parts:
         assert part in said, said
 
@@ -114,20 +115,53 @@ def test_bands_are_counted_from_one_and_must_exist(tmp_path, settings):
     refused(settings("flat.npy", "image.band=2"), "image.band = 2", "one band")
 
 
-def test_the_vegetation_index_masks_what_has_none_only_when_told(tmp_path, settings):
-    bands = np.random.default_rng(3).integers(1, 200, size=(4, 5, 4)).astype(np.uint8)
-    ndvi = "image.ndvi={red = 3, nir = 4}"
+NDVI = "image.ndvi={red = 3, nir = 4}"
+
+
+def test_the_vegetation_index_masks_what_has_none(tmp_path, settings):
+    bands = np.random.default_rng(3).integers(1, 255, size=(4, 5, 4)).astype(np.uint8)
     red, nir = bands[..., 2].astype(float), bands[..., 3].astype(float)
     write_npy(tmp_path / "a.npy", bands)
+    # Sums beyond the range of a byte, and differences below 0.
+    assert (red + nir).max() > 255 and (nir - red).min() < 0
     np.testing.assert_allclose(
-        load_image(settings("a.npy", ndvi)).values, (nir - red) / (nir + red), rtol=1e-15
+        load_image(settings("a.npy", NDVI)).values, (nir - red) / (nir + red), rtol=1e-15
     )
     bands[1, 2] = 0
     write_npy(tmp_path / "a.npy", bands)
-    refused(settings("a.npy", ndvi), "pixel [1, 2] is nan")
-    for nodata in ("nan", "0"):
-        image = load_image(settings("a.npy", ndvi, f"image.nodata={nodata}"))
+    for nodata in ((), ("image.nodata=nan",), ("image.nodata=0",)):
+        image = load_image(settings("a.npy", NDVI, *nodata))
         assert not image.mask[1, 2] and image.mask.sum() == 19 and np.isfinite(image.values).all()
+    write_npy(tmp_path / "a.npy", np.zeros_like(bands))
+    refused(settings("a.npy", NDVI), "input.toml", "a.npy", "no pixel exists")
+
+
+def test_scale_and_offset_come_before_the_index_and_after_nodata(tmp_path, settings):
+    """Landsat Collection 2: reflectance = 2.75e-5 DN - 0.2 in uint16, 0 where there is nothing."""
+    numbers = np.random.default_rng(3).integers(7500, 65000, size=(4, 5, 4)).astype(np.uint16)
+    numbers[0, 1], numbers[2, 3, 3] = 0, 0
+    write_npy(tmp_path / "a.npy", numbers)
+    landsat = "image.scale=2.75e-5", "image.offset=-0.2", "image.nodata=0"
+    image = load_image(settings("a.npy", NDVI, *landsat))
+    red, nir = (numbers[..., band] * 2.75e-5 - 0.2 for band in (2, 3))
+    exists = np.ones((4, 5), dtype=bool)
+    exists[0, 1] = exists[2, 3] = False
+    np.testing.assert_array_equal(image.mask, exists)
+    np.testing.assert_allclose(image.pixels, ((nir - red) / (nir + red))[exists], rtol=1e-12)
+    image = load_image(settings("a.npy", "image.band=4", *landsat))
+    np.testing.assert_array_equal(image.mask, exists)
+    np.testing.assert_allclose(image.pixels, nir[exists], rtol=1e-12)
+    # Two reflectances that cancel have no index either.
+    flat = np.array([[[1, 2], [3, 1], [1, 1], [2, 1]]], dtype=np.int16)
+    write_npy(tmp_path / "b.npy", flat)
+    image = load_image(settings("b.npy", "image.ndvi={red = 1, nir = 2}", "image.offset=-2"))
+    np.testing.assert_array_equal(image.mask, [[True, False, True, True]])
+
+
+def test_labels_have_no_scale(tmp_path, settings):
+    for key in ("image.scale=2", "image.offset=1"):
+        with pytest.raises(InputError, match=key.split("=")[0]):
+            settings("a.npy", 'image.kind="labels"', key)
 
 
 def test_crop_keeps_the_region_and_remembers_where_it_was(tmp_path, settings):
@@ -295,6 +329,11 @@ def test_the_mean_of_the_pixels_can_centre_the_prior(tmp_path, settings):
     centred = with_image_mean(c, load_image(c))
     assert centred.prior.mean.mean == (np.nanmean(values),) * 3
     assert centred.prior.mean.sd == c.prior.mean.sd
+
+
+def test_a_truth_from_a_prior_at_the_mean_of_an_image_is_refused(settings):
+    with pytest.raises(InputError, match=r'input.toml: prior.mean.mean = "image": numbers are accepted'):
+        truth_of(settings("a.npy", 'prior.mean.mean="image"'), 0)
 
 
 @pytest.mark.skipif(not SCENE.exists(), reason="the sample scene is not part of the project")

@@ -13,7 +13,7 @@ from ..control import Control
 from ..errors import InputError
 from ..image import lattice_of, load_image
 from ..lattice import Lattice
-from ..methods.simulate import FORMAT, VERSION, simulate_image, simulate_labels, truth
+from ..methods.simulate import FORMAT, VERSION, simulate_image, simulate_labels, truth_of
 from ..progress import Progress
 
 
@@ -53,7 +53,7 @@ def lattice_to_simulate(config: Config) -> Lattice:
 def plan(config: Config, lattice: Lattice, number: int) -> Job:
     """What image `number` will be."""
     keys, k = config.simulate, config.model.labels
-    true = truth(k, keys.beta, keys.mean, keys.sd, config.prior, config.seed, number)
+    true = truth_of(config, number)
     attributes = {
         "seed": config.seed,
         "beta": true.beta,

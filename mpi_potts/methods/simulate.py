@@ -40,6 +40,15 @@ class Truth:
     sd: np.ndarray
 
 
+def truth_of(config, number: int) -> Truth:
+    """The truth of image `number` of an input."""
+    keys = config.simulate
+    try:
+        return truth(config.model.labels, keys.beta, keys.mean, keys.sd, config.prior, config.seed, number)
+    except InputError as error:
+        raise InputError(f"{config.path}: {error}") from None
+
+
 def truth(labels: int, beta, mean, sd, prior: Priors, seed: int, number: int) -> Truth:
     """The truth of image `number`.
 
@@ -81,7 +90,9 @@ def _draw_beta(interval, stream):
 
 def _draw_means(prior, labels, stream):
     if isinstance(prior.mean.mean, str):
-        raise InputError(f"prior.mean.mean = {prior.mean.mean!r}: without an image a number is accepted")
+        raise InputError(
+            f'prior.mean.mean = "{prior.mean.mean}": numbers are accepted where simulate.mean = "prior"'
+        )
     centre = _each("prior.mean.mean", prior.mean.mean, labels)
     spread = _each("prior.mean.sd", prior.mean.sd, labels)
     mean = centre + spread * rng.normals(stream, 1, labels)

@@ -30,7 +30,7 @@ from ..study import COLUMNS, PROBABILITIES
 from . import fit as driver
 from . import outcome
 from .problem import KINDS, Problem, needs_binding
-from .simulate import Truth, simulate_image, truth
+from .simulate import Truth, simulate_image, truth_of
 
 PART, VERSION = "mpi_potts study part", 2
 # A fit of a moment, which compiles what a method needs: compiling is in no one's times.
@@ -109,7 +109,7 @@ def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]
     """Image `number`, to be fitted by `method`, and its truth."""
     config, lattice, keys = plan.methods[method], plan.lattice, plan.config.simulate
     k = config.model.labels
-    true = truth(k, keys.beta, keys.mean, keys.sd, config.prior, config.seed, number)
+    true = truth_of(config, number)
     labels, values = simulate_image(
         lattice, k, true.beta, true.mean, true.sd, config.seed, number, keys.sweeps
     )
