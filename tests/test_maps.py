@@ -137,18 +137,18 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not SCENE.is_file(), reason="the scene is not here")
-@pytest.mark.parametrize("crop", [None, (40, 90, 30, 101)])
-def test_gdal_sees_the_map_where_the_scene_is(tmp_path, crop):
+def check_in_gdal(directory, source, crop):
+    """Maps of two bands of a GeoTIFF: GDAL finds them at its place, with their values, masks and colours."""
     rasterio = pytest.importorskip("rasterio")
     keys = "" if crop is None else f"crop = {list(crop)}"
-    path = tmp_path / "input.toml"
-    path.write_text(f'[image]\npath = "{SCENE}"\nndvi = {{ red = 3, nir = 4 }}\n{keys}\n')
+    path = directory / "input.toml"
+    path.write_text(f'[image]\npath = "{source}"\nndvi = {{ red = 3, nir = 4 }}\n{keys}\n')
     image = load_image(config.load(path))
     made = maps_of(image.shape, 6)
-    written = write_maps(made, image, tmp_path)
-    with rasterio.open(SCENE) as scene:
+    written = write_maps(made, image, directory)
+    with rasterio.open(source) as scene:
         reference, (a, b, c, d, e, f, *_) = scene.crs, scene.transform
+    assert reference.is_projected
     top, left = image.offset
     # The origin to a micrometre; a double has a few nanometres there.
     place = (a, b, pytest.approx(c + left * a, abs=1e-6), d, e, pytest.approx(f + top * e, abs=1e-6))
@@ -160,3 +160,20 @@ def test_gdal_sees_the_map_where_the_scene_is(tmp_path, crop):
             np.testing.assert_array_equal(found.read_masks(1) > 0, made.labels > 0)
     with rasterio.open(written[0]) as found:
         assert found.colormap(1)[6] == (*colours(6)[5].tolist(), 255)
+
+
+@pytest.mark.parametrize("crop", [None, (10, 50, 20, 61)])
+def test_gdal_sees_the_map_where_the_image_is(tmp_path, crop):
+    rasterio = pytest.importorskip("rasterio")
+    bands = np.random.default_rng(2).integers(1, 255, size=(4, 60, 70)).astype(np.uint8)
+    place = rasterio.Affine(28.5, 0.0, 288776.25, 0.0, -30.0, 9120760.75)
+    how = {"driver": "GTiff", "width": 70, "height": 60, "count": 4, "dtype": "uint8"}
+    with rasterio.open(tmp_path / "made.tif", "w", crs="EPSG:31985", transform=place, **how) as file:
+        file.write(bands)
+    check_in_gdal(tmp_path, tmp_path / "made.tif", crop)
+
+
+@pytest.mark.skipif(not SCENE.is_file(), reason="the scene is not here")
+@pytest.mark.parametrize("crop", [None, (40, 90, 30, 101)])
+def test_gdal_sees_the_map_where_the_scene_is(tmp_path, crop):
+    check_in_gdal(tmp_path, SCENE, crop)
