@@ -165,6 +165,46 @@ def test_check_prints_the_plan_and_writes_nothing(here, capfd):
         assert part in page
 
 
+def test_check_sees_what_the_output_holds(here, capfd):
+    np.save(here / "image.npy", np.arange(156.0).reshape(12, 13) % 17)
+    image = ["input.toml", "--set", "image.path=image.npy", "--output", "out"]
+    image += ["--set", "fit.method=path", "--set", "fit.final_sweeps=5"]
+    assert program.main(["check", *image]) == 0
+    page = capfd.readouterr().out
+    assert "4 betas" in page and "label means" in page and "there already" not in page
+    assert program.main(["run", *image, "--quiet"]) == 0
+    capfd.readouterr()
+    assert program.main(["check", *image]) == 0
+    page = capfd.readouterr().out
+    assert page.count("there already") == 2 and "for precompute" not in page
+    assert "made with seed = 1" in refuse(
+        here, capfd, ["check", *image, "--set", "seed=2", "--set", "precompute.file=none.h5"]
+    )
+    assert "out/binding.h5" in refuse(here, capfd, ["check", *image, "--set", "model.labels=4"])
+    assert program.main(["check", *image, "--set", "precompute.points=5"]) == 0
+    assert "will be extended" in capfd.readouterr().out
+
+
+def test_check_plans_the_smc_and_studies_and_no_noise_for_observed_labels(here, capfd):
+    np.save(here / "labels.npy", np.arange(156).reshape(12, 13) % 3)
+    labels = ["--set", "image.path=labels.npy", "--set", "image.kind=labels", "--set", "smc.particles=20"]
+    assert program.main(["check", "input.toml", *labels]) == 0
+    page = capfd.readouterr().out
+    assert "label means" not in page and "ms an iteration" in page and "compiling" in page
+    study = [
+        "--set",
+        'study.methods=["path", "smc-abc"]',
+        "--set",
+        "smc.particles=20",
+        "--set",
+        "smc.replicates=5",
+    ]
+    assert program.main(["check", "input.toml", *study]) == 0
+    page = capfd.readouterr().out
+    assert "3 simulated images" in page and "6 fits" in page
+    assert re.findall(r"^method +([a-z-]+):", page, re.M) == ["path", "smc-abc"]
+
+
 def test_simulate_writes_what_the_design_names_and_continues(here, capfd):
     arguments = ["simulate", "input.toml", "--output", "images", "--quiet"]
     assert program.main([*arguments, "--set", "simulate.images=2"]) == 0

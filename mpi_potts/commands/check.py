@@ -1,72 +1,138 @@
 """`mpi-potts check`: validate only, and print the plan, the memory of a rank and the estimated time.
 
-The time comes from running the real kernels for about a second on all ranks at once, since ranks on one node
-share its memory.  The memory is what this process holds now and the arrays that the run will add.  Nothing is
-written.
+The time comes from running the real kernels for some seconds on all ranks at once, since ranks on one node
+share its memory.  The memory is what this process holds now and the arrays that the run will add.  An output
+directory that `run` would refuse is refused here as well.  Nothing is written.
 """
 
 import resource
 import sys
-import time
-from collections.abc import Callable
-from typing import Any
+import tomllib
+from dataclasses import dataclass
 
 import numpy as np
 
-from .. import parallel, rng
+from .. import fit_file, parallel
 from ..config import Config
 from ..grid import make_grid
 from ..image import Image, lattice_of, load_image, with_image_mean
-from ..labels import LabelChain
+from ..kernels import compiling
 from ..lattice import Lattice
-from ..methods.precompute import choose_starts
-from ..methods.problem import check_method, needs_binding
-from ..noise import priors
+from ..methods.precompute import Paths as BindingPaths
+from ..methods.precompute import Task, choose_starts
+from ..methods.problem import Problem, check_method, needs_binding
+from ..methods.study_fit import Study, make_problem
 from ..potts import Sampler
 from ..progress import clock
-from ..rng import Purpose
+from ..timing import stand_in, time_iteration, time_label_sweep, time_sweep
+from . import fit, study
 
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the grid, where a sweep is timed
-ENOUGH = 0.2  # seconds of sweeps at each
-GROUPS = 5
+
+Row = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of what is done over and over; None where the input has none of it."""
+
+    sweep: float  # of the prior, on one rank
+    label_sweep: float | None  # of one label chain
+    iteration: float | None  # of the SMC, on all ranks
 
 
 def execute(comm, config: Config, options) -> int:
-    config, lattice, pixels, label_sweep = parallel.on_root(comm, examine, config)
-    betas = make_grid(
-        config.precompute.grid,
-        config.precompute.points,
-        lattice,
-        config.model.labels,
-        config.prior.beta,
-        config.seed,
-    )
-    sampler = Sampler(lattice, config.model.labels, config.precompute.sampler)
-    parallel.warm_up(comm, lambda: time_sweep(sampler, betas[0], seconds=0.0))
-    mean = np.mean([time_sweep(sampler, float(np.quantile(betas, place))) for place in PLACES])
-    sweep = max(comm.allgather(float(mean)))
+    with compiling.measured() as compiled:
+        rows = _study(comm, config) if asks_for_a_study(config) else _one_image(comm, config)
     if comm.rank == 0:
-        rows = describe(config, lattice, pixels)
-        if needs_binding(config):
-            rows += precompute_rows(config, lattice, betas, sweep, comm.size)
-        rows += fit_rows(config, lattice, label_sweep, comm.size)
-        rows += memory_rows(config, sampler, betas, comm.size)
+        rows += [("compiling", _compiled(compiled.seconds))]
         print("\n".join(f"{name:<12}{text}" for name, text in rows), flush=True)
     return 0
 
 
-def examine(config: Config) -> tuple[Config, Lattice, str, float | None]:
-    """Read the image where there is one: the lattice, the pixels in words, seconds of a sweep with data."""
+def asks_for_a_study(config: Config) -> bool:
+    """Whether the input has a table [study], and no image of its own."""
+    named = "study" in tomllib.loads(config.text) or any(o.startswith("study.") for o in config.overrides)
+    return named and config.image.path is None
+
+
+def _compiled(seconds):
+    done = f"{clock(seconds)} just now" if seconds >= 1.0 else "done before"
+    return f"{done}, and kept by numba; a machine without its cache compiles first, about a minute"
+
+
+def _one_image(comm, config) -> list[Row]:
+    config, image, lattice, standing = parallel.on_root(comm, examine, config)
+    sampler, betas, pace = measure(comm, config, lattice, image)
+    rows = describe(config, lattice, _pixels(image)) + standing
+    if needs_binding(config) and not parallel.on_root(comm, _there, config, lattice):
+        rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size)
+    if image is not None:
+        rows += fit_rows(config, lattice, pace, comm.size)
+    return rows + memory_rows(config, sampler, betas, comm.size)
+
+
+def examine(config: Config) -> tuple[Config, Image | None, Lattice, list[Row]]:
+    """The input with its image, if any, and what the output directory holds of it; on one rank."""
     if config.image.path is None:
-        return config, lattice_of(config), "none: precompute and simulate need only the shape", None
+        lattice = lattice_of(config)
+        return config, None, lattice, binding_rows(config, lattice)
     check_method(config)
     image = load_image(config)
     config, lattice = with_image_mean(config, image), lattice_of(config, image)
-    seconds = None if image.labels is not None else time_label_sweep(config, lattice, image)
-    return config, lattice, _pixels(config, image), seconds
+    rows = binding_rows(config, lattice) if needs_binding(config) else []
+    return config, image, lattice, rows + result_rows(config, image, lattice)
 
 
-def _pixels(config, image: Image):
+def _there(config, lattice) -> bool:
+    return Task.of(config, lattice).answered_by(BindingPaths.of(config).binding)
+
+
+def binding_rows(config: Config, lattice: Lattice) -> list[Row]:
+    """Whether the binding function is there; one of another lattice is refused."""
+    paths = BindingPaths.of(config)
+    if _there(config, lattice):
+        return [("binding", f"{paths.binding}: there already, nothing to precompute")]
+    if paths.binding.exists():
+        return [("binding", f"{paths.binding}: there, and will be extended to this input")]
+    return [("binding", f"{paths.parts}: begun, will be continued")] if paths.parts.exists() else []
+
+
+def result_rows(config: Config, image: Image, lattice: Lattice) -> list[Row]:
+    """Whether the result or a checkpoint is there; one of another input is refused."""
+    paths, settings = fit_file.Paths(config.output), Problem(config, image, lattice, None).settings
+    if needs_binding(config):
+        # The digest of a binding function is known only once it is there.
+        del settings["binding"], settings["precompute.interpolation"]
+        if _there(config, lattice):
+            settings = Problem(config, image, lattice, fit.read_binding(config)).settings
+    if fit_file.finished(paths, settings):
+        return [("result", f"{paths.result}: there already; only --fresh would fit again")]
+    found, notes = fit_file.find_checkpoint(paths, settings)
+    rows = [("checkpoint", f"{found}: the fit goes on from it")] if found else []
+    return rows + [("note", note) for note in notes]
+
+
+def measure(comm, config: Config, lattice: Lattice, image: Image | None) -> tuple[Sampler, np.ndarray, Pace]:
+    """The sampler and the grid of the precomputation, and how fast this machine is; collective."""
+    keys, k = config.precompute, config.model.labels
+    betas = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
+    sampler = Sampler(lattice, k, keys.sampler)
+    parallel.warm_up(comm, lambda: time_sweep(sampler, betas[0], seconds=0.0))
+    mean = np.mean([time_sweep(sampler, float(np.quantile(betas, place))) for place in PLACES])
+    sweep = max(comm.allgather(float(mean)))
+    if image is None:
+        return sampler, betas, Pace(sweep, None, None)
+    problem = Problem(config, image, lattice, stand_in(config, lattice))
+    problem.compile(comm)
+    labels = parallel.on_root(comm, time_label_sweep, config, lattice, image) if problem.hidden else None
+    smc = config.fit.method == "smc-abc" and not config.fit.pseudo_data
+    return sampler, betas, Pace(sweep, labels, time_iteration(comm, config, problem.binding) if smc else None)
+
+
+def _pixels(image: Image | None) -> str:
+    if image is None:
+        return "none: precompute and simulate need only the shape"
     values = image.pixels
     if image.labels is not None:
         return f"{image.source}: observed labels, {np.unique(values).size} different ones"
@@ -79,47 +145,18 @@ def chains(config: Config, lattice: Lattice) -> int:
     return 2 if choose_starts(keys.starts, keys.sampler, lattice, config.model.labels) == "both" else 1
 
 
-def time_sweep(sampler: Sampler, beta: float, seconds: float = ENOUGH) -> float:
-    """Seconds of one sweep of the prior at beta."""
-    state = sampler.start("random", rng.stream(0, Purpose.START))
-    stream = rng.stream(0, Purpose.PRIOR_SWEEP)
-    return _least(lambda first, count: sampler.sweeps(state, beta, stream, first, count), seconds)
-
-
-def time_label_sweep(config: Config, lattice: Lattice, image: Image) -> float:
-    """Seconds of one step of the label chain, in the middle of the prior of beta."""
-    mean, variance = config.prior.mean, config.prior.variance
-    noise = priors(config.model.labels, mean.mean, mean.sd, variance.shape, variance.scale)
-    chain = LabelChain(lattice, image.values, config.model.labels, noise, config.seed)
-    beta = sum(config.prior.beta) / 2
-    return _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
-
-
-def _least(run: Callable[[int, int], Any], seconds: float) -> float:
-    """Seconds of one sweep: the least of several groups of sweeps, about `seconds` in all, after a few."""
-    run(0, 2)
-    one = _seconds(run, 2, 1)
-    count, first = max(1, int(seconds / GROUPS / max(one, 1e-9))), 3
-    return min(_seconds(run, first + group * count, count) / count for group in range(GROUPS))
-
-
-def _seconds(run, first, count):
-    started = time.perf_counter()
-    run(first, count)
-    return time.perf_counter() - started
-
-
-def describe(config: Config, lattice: Lattice, pixels: str) -> list[tuple[str, str]]:
+def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
     k, prior = config.model.labels, config.prior
     exist = f"{lattice.sites} of {np.prod(lattice.shape)} pixels"
-    noise = f"mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
+    noise = f"; label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
+    noise = "" if config.image.kind == "labels" else noise  # which have none
     neighbours = f"{lattice.neighbourhood}-order neighbours, {lattice.edges} edges"
     return [
         ("input", f"{config.path}: valid"),
         ("image", pixels),
         ("lattice", f"{' x '.join(map(str, lattice.shape))}, {exist}, {neighbours}"),
         ("model", f"{k} labels; beta_crit = {lattice.transition(k):.4f}"),
-        ("prior", f"beta {prior.beta[0]:g} to {prior.beta[1]:g}; label means: {noise}"),
+        ("prior", f"beta {prior.beta[0]:g} to {prior.beta[1]:g}{noise}"),
         ("output", f"{config.output}{'' if config.output.exists() else ' (will be created)'}"),
     ]
 
@@ -146,25 +183,41 @@ def precompute_rows(config, lattice, betas, sweep, size) -> list[tuple[str, str]
     ]
 
 
-def fit_rows(config, lattice, label_sweep, size) -> list[tuple[str, str]]:
-    """The method, the label chains, and the time of what they and simulated images take."""
-    fit, hidden = config.fit, label_sweep is not None
-    rows, seconds = [("fit", f"{fit.method}: {_method(config)}")], 0.0
-    if hidden:
-        rate = 1e9 * label_sweep / lattice.sites
-        text = f"{fit.chains} label chain(s), {1e3 * label_sweep:.3g} ms a sweep, {rate:.2f} ns a site"
-        rows.append(("", text))
-        seconds += -(-fit.chains // size) * _label_sweeps(config) * label_sweep
+def fit_rows(config: Config, lattice: Lattice, pace: Pace, size: int) -> list[Row]:
+    """The method and its parts, each with its time."""
+    rows, seconds = (
+        [("fit", f"{config.fit.method}: {_method(config)}")],
+        fit_seconds(config, lattice, pace, size),
+    )
+    if pace.label_sweep is not None:
+        rate = (
+            f"{1e3 * pace.label_sweep:.3g} ms a sweep, {1e9 * pace.label_sweep / lattice.sites:.2f} ns a site"
+        )
+        rows.append(("", f"{config.fit.chains} label chain(s), {rate}"))
+    if pace.iteration is not None:
+        most = config.smc.max_iterations
+        rows.append(("", f"{1e3 * pace.iteration:.3g} ms an iteration apart from the labels, {most} at most"))
+    parts = ", ".join(f"{clock(each)} {name}" for name, each in seconds.items() if each)
+    total = sum(seconds.values())
+    if parts:
+        rows.append(("time", f"at most about {clock(total)} for fit on {size} rank(s): {parts}"))
+    return rows
+
+
+def fit_seconds(config: Config, lattice: Lattice, pace: Pace, size: int) -> dict[str, float]:
+    """Seconds of the parts of one fit on `size` ranks, at most."""
     simulated, sampler = _simulated_sweeps(config, size)
+    found = {"label chains": 0.0, "particles": 0.0, "simulated images": 0.0}
+    if pace.label_sweep is not None:
+        found["label chains"] = -(-config.fit.chains // size) * _label_sweeps(config) * pace.label_sweep
+    if pace.iteration is not None:
+        found["particles"] = config.smc.max_iterations * pace.iteration
     if simulated:
         beta = sum(config.prior.beta) / 2
-        sweep = time_sweep(Sampler(lattice, config.model.labels, sampler), beta)
-        rows.append(("", f"simulated images: {simulated:.3g} sweeps of {sampler}, {1e3 * sweep:.3g} ms each"))
-        seconds += simulated * sweep
-    if seconds:
-        what = "label chains" if not simulated else "label chains and images" if hidden else "images"
-        rows.append(("time", f"at most about {clock(seconds)} for the {what} of fit on {size} rank(s)"))
-    return rows
+        found["simulated images"] = simulated * time_sweep(
+            Sampler(lattice, config.model.labels, sampler), beta
+        )
+    return found
 
 
 def _method(config):
@@ -206,6 +259,36 @@ def _simulated_sweeps(config, size):
         each = data.burn_in + data.spacing * config.smc.replicates
         sweeps = -(-config.smc.particles // size) * each * (config.smc.max_iterations + 1)
     return sweeps, "swendsen-wang"
+
+
+def _study(comm, config) -> list[Row]:
+    """The plan of a study: one binding function, and every image by every method, on one rank each."""
+    methods, lattice = parallel.on_root(comm, study.prepare, config)
+    plan = Study(config, methods, lattice, stand_in(config, lattice))
+    images, every = len(plan.images), len(plan.images) * len(methods)
+    done = parallel.on_root(comm, lambda: sum(plan.part(n, m).exists() for n in plan.images for m in methods))
+    with_binding = any(needs_binding(each) for each in methods.values())
+    rows = describe(
+        config, lattice, f"{config.simulate.images} simulated images, {images} of them in this job"
+    )
+    rows += parallel.on_root(comm, binding_rows, config, lattice) if with_binding else []
+    total = 0.0
+    for name, each in methods.items():
+        problem, _ = parallel.on_root(comm, make_problem, plan, name, plan.images[0])
+        sampler, betas, pace = measure(comm, each, lattice, problem.image)
+        seconds = sum(parallel.on_root(comm, fit_seconds, each, lattice, pace, 1).values())
+        rows += [("method", f"{name}: {_method(each)}; at most about {clock(seconds)} an image")]
+        total += images * seconds
+    rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size) if with_binding else []
+    left = f"{every} fits, {done} of them there already" if done else f"{every} fits"
+    busiest = total / images * -(-images // comm.size)
+    rows += [
+        (
+            "time",
+            f"at most about {clock(busiest)} for {left} on {comm.size} rank(s), {clock(total)} of CPU time",
+        )
+    ]
+    return rows + memory_rows(config, sampler, betas, comm.size)
 
 
 def memory_rows(config, sampler, betas, size) -> list[tuple[str, str]]:

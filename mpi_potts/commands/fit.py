@@ -18,7 +18,7 @@ from ..parallel import Comm, on_root
 def execute(comm: Comm, config: Config, options) -> int:
     """Fit with the binding function that is there."""
     config, image, lattice = on_root(comm, load, config)
-    binding = on_root(comm, _read_binding, config) if needs_binding(config) else None
+    binding = on_root(comm, read_binding, config) if needs_binding(config) else None
     with Control(options.max_hours) as control:
         say(comm, fit_image(comm, Problem(config, image, lattice, binding), control, options))
     return 0
@@ -31,7 +31,8 @@ def load(config: Config) -> tuple[Config, Image, Lattice]:
     return with_image_mean(config, image), image, lattice_of(config, image)
 
 
-def _read_binding(config) -> Binding:
+def read_binding(config: Config) -> Binding:
+    """The binding function that the input names or has in its output; on one rank."""
     path = BindingPaths.of(config).binding
     if not path.exists():
         raise InputError(
