@@ -81,10 +81,13 @@ def write_checkpoint(
     store.write(comm, paths.checkpoint, *kind, attributes, datasets, writer, previous=paths.previous)
 
 
-def find_checkpoint(paths: Paths, settings: dict[str, Any]) -> tuple[Path | None, list[str]]:
+def find_checkpoint(
+    paths: Paths, settings: dict[str, Any], remove: bool = True
+) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that is whole, and notes about one that is not; on one rank.
 
-    A damaged one is removed, or the next checkpoint would push it over the whole one before it.
+    A damaged one is removed, or the next checkpoint would push it over the whole one before it; but not by
+    who only looks (`remove` false).
     """
     notes = []
     for path in (paths.checkpoint, paths.previous):
@@ -93,7 +96,8 @@ def find_checkpoint(paths: Paths, settings: dict[str, Any]) -> tuple[Path | None
         try:
             attributes, _ = store.read(path, CHECKPOINT, CHECKPOINT_VERSION, ())
         except Damaged as error:
-            files.discard(path)
+            if remove:
+                files.discard(path)
             older = path == paths.checkpoint and paths.previous.exists()
             instead = f"{paths.previous}, the one before it, is used" if older else "the fit starts over"
             notes.append(f"{error}; removed, {instead}")

@@ -108,9 +108,8 @@ def result_rows(config: Config, image: Image, lattice: Lattice) -> list[Row]:
             settings = Problem(config, image, lattice, fit.read_binding(config)).settings
     if fit_file.finished(paths, settings):
         return [("result", f"{paths.result}: there already; only --fresh would fit again")]
-    found, notes = fit_file.find_checkpoint(paths, settings)
-    rows = [("checkpoint", f"{found}: the fit goes on from it")] if found else []
-    return rows + [("note", note) for note in notes]
+    found, _ = fit_file.find_checkpoint(paths, settings, remove=False)
+    return [("checkpoint", f"{found}: the fit goes on from it")] if found else []
 
 
 def measure(comm, config: Config, lattice: Lattice, image: Image | None) -> tuple[Sampler, np.ndarray, Pace]:
