@@ -23,7 +23,7 @@ import numpy as np
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 import h5py
 
-from . import __version__, files, memory
+from . import __version__, files, memory, probe
 from .checksum import SEAL_BYTES, check_seal, checksum, row_digests, seal, sealed
 from .errors import Damaged, InputError, WriteFailed
 from .parallel import Comm, merge_rows, on_root, raise_together
@@ -125,6 +125,8 @@ def read_array(path: Path, name: str) -> np.ndarray:
     """One dataset of any HDF5 file, ours or not."""
     if sealed(path):
         check_seal(path)
+    else:
+        probe.check(path, name)
     try:
         with h5py.File(path, "r") as file:
             found = _datasets(file)
@@ -135,6 +137,14 @@ def read_array(path: Path, name: str) -> np.ndarray:
             return np.asarray(dataset)
     except DAMAGE as error:
         raise InputError(f"{path}: not a readable HDF5 file ({' '.join(str(error).split())[:200]})") from None
+
+
+def read_to_the_end(path: Path, name: str) -> None:
+    """Read one dataset of any HDF5 file a piece at a time, if it can be read, and keep nothing."""
+    with h5py.File(path, "r") as file:
+        found = _datasets(file)
+        if name.strip("/") in found:
+            _dataset_digests(found[name.strip("/")])
 
 
 def write_draws(path: Path, draws: Mapping[str, np.ndarray]) -> None:
