@@ -40,7 +40,7 @@ SMOOTHINGS = (0, 1, 2)
 # Rounds of settling, and the sweeps of each.
 ROUNDS, SWEEPS = 8, 5
 # The evidence is summed over about this many pixels at most.
-PIXELS = 1_000_000
+PIXELS = 250_000
 BINS = 256
 # The noise on the image from which all chains but the first take their thresholds, in its sd.
 JITTER = 0.25
@@ -85,11 +85,12 @@ def _from_labels(chain, values, labels):
     y, k = (values[chain.lattice.exists] - chain.centre) / chain.unit, chain.k
     # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
     z = np.argsort(chain.priors.mean, kind="stable")[labels]
-    n = np.maximum(np.bincount(z, minlength=k), 1)
-    total, square = (np.bincount(z, weights=w, minlength=k) for w in (y, y * y))
-    mean = total / n
-    spread = np.sqrt(np.maximum(square / n - mean**2, SMALLEST))
-    return {"labels": z.astype(np.uint8), "noise": np.stack([mean, spread])}
+    number, total, square = (np.bincount(z, weights=w, minlength=k) for w in (None, y, y * y))
+    many = np.maximum(number, 1)
+    mean = total / many
+    # A label without pixels is as wide as the image, so that it is no spike in the middle of another.
+    variance = np.where(number > 0, np.maximum(square / many - mean**2, SMALLEST), 1.0)
+    return {"labels": z.astype(np.uint8), "noise": np.stack([mean, np.sqrt(variance)])}
 
 
 class _Candidate:
@@ -208,8 +209,8 @@ class Histogram:
 
     def errors(self):
         """- log of the likelihood of each group with a normal of its own, of its share; up to a constant."""
-        n = np.maximum(self._n, 1.0)
-        return n * (0.5 * np.log(self._within / n + self._least) - np.log(n))
+        many = np.maximum(self._n, 1.0)
+        return self._n * (0.5 * np.log(self._within / many + self._least) - np.log(many))
 
     def thresholds(self, cost, k):
         """(k - 1,) edges between the groups of least total cost."""
