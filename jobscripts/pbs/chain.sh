@@ -1,10 +1,10 @@
 #!/bin/bash
-# Submit a chain to PBS: the binding function, then the fits that share it.  Run it, do not submit it:
+# Submit a chain to PBS: the binding function, the fits that share it, their reports.  Run it, do not submit it:
 #
 #   bash jobscripts/pbs/chain.sh
 #
 # A job that went on in another job has not succeeded for `depend=afterok`, which would remove what waits for it.  So
-# the job that does succeed calls this file with the name of its command, and the next ones are submitted then.
+# the job that does succeed calls this file with its command and its subjob, and the next ones are submitted then.
 set -euo pipefail
 
 input=inputs/simulation.toml                        # its precompute.file is shared by all fits
@@ -20,8 +20,10 @@ case ${1:-start} in
         ;;
     precompute)
         # For one image, named in the input: leave out -J, IMAGE and OUTPUT.
-        qsub -J "$images" -v "COMMAND=fit,INPUT=$input,IMAGE=$image,OUTPUT=$output" "$job"
+        qsub -J "$images" -v "COMMAND=fit,INPUT=$input,IMAGE=$image,OUTPUT=$output,AFTER=$chain" "$job"
         ;;
-        # What follows a fit goes here, under fit), when AFTER=$chain is added to its variables above; with a job array
-        # it is called once for each image.
+    fit)
+        # Called by each image's job when it is done.
+        qsub -v "COMMAND=report,INPUT=${output//\{\}/$(printf %03d "${2:-0}")}/result.h5" "$job"
+        ;;
 esac

@@ -5,8 +5,10 @@
 #   qsub -v COMMAND=precompute,INPUT=inputs/simulation.toml jobscripts/pbs/job.sh
 #   what=COMMAND=fit,INPUT=inputs/simulation.toml,IMAGE=../out/simulation/image_{}.h5,OUTPUT=out/simulation/fit_{}
 #   qsub -J 0-19 -v "$what" jobscripts/pbs/job.sh
+#   qsub -J 0-3 -v COMMAND=study,INPUT=inputs/study.toml,STEP=5 jobscripts/pbs/job.sh
 #
-# In a job array {} becomes the subjob's number in three digits.  Edit the resources here, not on qsub's command line:
+# In a job array {} becomes the subjob's number in three digits; with STEP, a subjob of a study takes so many images:
+# subjob 1 of STEP=5 those from 5 to 9.  Edit the resources here, not on qsub's command line:
 # the next job of the chain must have the same.  To end the chain: qdel JOB.
 
 #PBS -N mpi-potts
@@ -57,15 +59,22 @@ variables=COMMAND=$command,INPUT=$input,TRY=$((try + 1))
 [[ -n ${IMAGE:-} ]] && variables+=,IMAGE=$IMAGE && options+=(--set "image.path=$IMAGE")
 [[ -n ${OUTPUT:-} ]] && variables+=,OUTPUT=$OUTPUT && options+=(--output "$OUTPUT")
 [[ -n ${AFTER:-} ]] && variables+=,AFTER=$AFTER
+[[ -n ${STEP:-} ]] && variables+=,STEP=$STEP
+clock=(--max-hours "$hours")
+[[ $command == report ]] && clock=()    # which has no checkpoint
 if [[ -n $index ]]; then
     variables+=,INDEX=$index
     options=("${options[@]//\{\}/$(printf %03d "$index")}")
+    if [[ -n ${STEP:-} ]]; then
+        first=$((index * STEP))
+        options+=(--set "study.images_from=$first" --set "study.images_to=$((first + STEP))")
+    fi
 fi
 
 # `qsig -s SIGUSR1` goes to every process of the job: the ranks stop with a checkpoint, this shell must not die of it.
 trap : USR1
-echo "$(date +%FT%T) job $try: mpi-potts $command $input --max-hours $hours ${options[*]}"
-"${launch[@]}" mpi-potts "$command" "$input" --max-hours "$hours" "${options[@]}"
+echo "$(date +%FT%T) job $try: mpi-potts $command $input ${clock[*]} ${options[*]}"
+"${launch[@]}" mpi-potts "$command" "$input" "${clock[@]}" "${options[@]}"
 code=$?
 echo "$(date +%FT%T) exit code $code"
 
@@ -77,6 +86,6 @@ if ((code == 75)); then
         qsub -v "$variables" "$script"
     fi
 elif ((code == 0)) && [[ -n ${AFTER:-} ]]; then
-    bash "$AFTER" "$command"
+    bash "$AFTER" "$command" "$index"
 fi
 exit "$code"

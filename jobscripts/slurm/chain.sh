@@ -1,5 +1,5 @@
 #!/bin/bash
-# Submit a chain to Slurm: the binding function, then the fits that share it.  Run it, do not submit it:
+# Submit a chain to Slurm: the binding function, the fits that share it, their reports.  Run it, do not submit it:
 #
 #   bash jobscripts/slurm/chain.sh
 #
@@ -13,6 +13,7 @@ output=out/simulation/fit_{}
 job=jobscripts/slurm/job.sh
 precompute_options=(--ntasks=16 --time=04:00:00)
 fit_options=(--ntasks=4 --time=02:00:00)
+report_options=(--ntasks=1 --time=00:30:00)
 
 precompute=$(sbatch --parsable --job-name=precompute "${precompute_options[@]}" "$job" precompute "$input")
 echo "precompute: job $precompute"
@@ -23,4 +24,8 @@ fit=$(sbatch --parsable --job-name=fit --dependency="afterok:$precompute" --kill
     "$job" fit "$input" --set "image.path=$image" --output "$output")
 echo "fits: job array $fit"
 
-# What needs all the fits follows here: sbatch --dependency="afterok:$fit" --kill-on-invalid-dep=yes ... "$job" ...
+# Each report waits for its own fit (aftercorr); what needs all of them would wait with afterok.  For one image: leave
+# out --array, and give report the directory of the output.
+report=$(sbatch --parsable --job-name=report --dependency="aftercorr:$fit" --kill-on-invalid-dep=yes \
+    --array="$images" --output=%x-%A_%a.log "${report_options[@]}" "$job" report "$output/result.h5")
+echo "reports: job array $report"

@@ -5,8 +5,10 @@
 #   sbatch jobscripts/slurm/job.sh precompute inputs/simulation.toml
 #   sbatch --array=0-19%4 jobscripts/slurm/job.sh fit inputs/simulation.toml \
 #       --set image.path=../out/simulation/image_{}.h5 --output out/simulation/fit_{}
+#   sbatch --array=0-3 --export=ALL,STEP=5 jobscripts/slurm/job.sh study inputs/study.toml
 #
 # What follows the name of this file goes to mpi-potts; in a job array {} becomes the task's number in three digits.
+# With STEP, a task of a study takes so many images: task 1 of STEP=5 those from 5 to 9.
 # To stop it early with a checkpoint: scancel --batch --signal=USR1 JOB.  To end it: scancel JOB.
 
 #SBATCH --job-name=mpi-potts
@@ -48,12 +50,16 @@ fi
 arguments=("$@")
 if [[ -n ${SLURM_ARRAY_TASK_ID:-} ]]; then
     arguments=("${arguments[@]//\{\}/$(printf %03d "$SLURM_ARRAY_TASK_ID")}")
+    if [[ -n ${STEP:-} ]]; then
+        first=$((SLURM_ARRAY_TASK_ID * STEP))
+        arguments+=(--set "study.images_from=$first" --set "study.images_to=$((first + STEP))")
+    fi
 fi
 
 # The program's own clock, from the time at which Slurm will end this job: "N/A" where there is no limit.
 end=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e | head -n 1)
 clock=()
-if [[ $end == *T* ]]; then
+if [[ $end == *T* && ${arguments[0]} != report ]]; then         # which has no checkpoint
     left=$(($(date -d "$end" +%s) - $(date +%s)))
     clock=(--max-hours "$(awk -v s="$left" 'BEGIN { printf "%.4f", s / 3600 }')")
 fi

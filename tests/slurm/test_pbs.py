@@ -31,7 +31,8 @@ def test_a_chain_continues_itself_through_an_array_and_gives_the_same_bits(clust
     cluster.run("bash", scripts_for(work, cluster.environment), cwd=work)
     cluster.wait_until_empty()
     logs = "".join(path.read_text() for path in sorted(work.glob("*.[oe]*[0-9]")))
-    assert logs.count("exit code 75") == logs.count("exit code 0") == 1 + IMAGES, logs
+    assert logs.count("exit code 75") == 1 + IMAGES and logs.count("exit code 0") == 1 + 2 * IMAGES, logs
     assert_same_bits(work, reference, "binding.h5", "mpi_potts binding")
     for number in range(IMAGES):
         assert_same_bits(work, reference, f"fit_{number:03d}/result.h5", "mpi_potts result")
+        assert (work / f"fit_{number:03d}" / "report.html").exists(), logs

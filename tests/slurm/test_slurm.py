@@ -6,7 +6,7 @@ import pytest
 from cluster import wait_for
 from jobs import IMAGES, SCRIPTS, assert_same_bits, edited, image_options
 
-JOB, CHAIN = SCRIPTS / "slurm" / "job.sh", SCRIPTS / "slurm" / "chain.sh"
+JOB, CHAIN, STUDY = (SCRIPTS / "slurm" / f"{name}.sh" for name in ("job", "chain", "study"))
 LAUNCHERS = {
     "mpirun": ('launch=(mpirun -n "$SLURM_NTASKS")', "--batch"),
     "srun": ("launch=(srun --mpi=pmix --kill-on-bad-exit=1)", "--batch"),
@@ -62,8 +62,9 @@ def test_a_chain_waits_through_a_restart_and_fits_an_array_of_images(cluster, re
         job=f"job={JOB}",
         precompute_options="precompute_options=(--ntasks=2 --time=30 --output=log)",
         fit_options="fit_options=(--ntasks=1 --time=30)",
+        report_options="report_options=(--ntasks=1 --time=30)",
     )
-    precompute, fits = [line.split()[-1] for line in cluster.run("bash", chain, cwd=work).splitlines()]
+    precompute, fits, _ = [line.split()[-1] for line in cluster.run("bash", chain, cwd=work).splitlines()]
     # The lock is taken when the program has begun to listen.
     stop_when(cluster, precompute, (work / ".binding.lock").exists, lambda: log(work))
     assert cluster.job(fits)["Reason"] == "Dependency"
@@ -73,6 +74,30 @@ def test_a_chain_waits_through_a_restart_and_fits_an_array_of_images(cluster, re
     for number in range(IMAGES):
         assert "exit code 0" in log(work, f"fit-{fits}_{number}.log")
         assert_same_bits(work, reference, f"fit_{number:03d}/result.h5", "mpi_potts result")
+        assert (work / f"fit_{number:03d}" / "report.html").exists()
+
+
+def test_a_study_is_shared_by_the_tasks_of_an_array(cluster, work):
+    text = (work / "input.toml").read_text()
+    (work / "study.toml").write_text(f'{text}[study]\nmethods = ["path"]\n')
+    script = edited(
+        STUDY,
+        work / "study.sh",
+        input="input=study.toml",
+        images=f"images={IMAGES}",
+        step="step=1",
+        job=f"job={JOB}",
+        precompute_options="precompute_options=(--ntasks=2 --time=30)",
+        study_options="study_options=(--ntasks=1 --time=30)",
+    )
+    _, study = [line.split()[-1] for line in cluster.run("bash", script, cwd=work).splitlines()]
+    cluster.wait_until_empty()
+    logs = [log(work, f"study-{study}_{number}.log") for number in range(IMAGES)]
+    assert all("exit code 0" in text for text in logs), logs
+    assert (work / "out" / "study.txt").read_text().count("path") == 1 and (
+        work / "out" / "study.html"
+    ).exists()
+    assert sum("study.h5: written" in text for text in logs) == 1, logs
 
 
 def test_a_failure_is_not_put_back_and_removes_what_waits_for_it(cluster, work):
