@@ -1,7 +1,15 @@
 """The documents say what the program does."""
 
+import ast
 import importlib.util
+import re
 from pathlib import Path
+
+import pytest
+
+from mpi_potts import diagnostics
+from mpi_potts.methods.smc import Stop
+from mpi_potts.weights import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -12,3 +20,65 @@ def test_the_table_of_keys_is_that_of_the_program():
     spec.loader.exec_module(write_keys)
     text = write_keys.PAGE.read_text(encoding="utf-8")
     assert write_keys.page(text) == text, "run python scripts/write_keys.py"
+
+
+# docs/warnings.md
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def yielded(function):
+    """How every sentence begins that a generator yields."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Yield) and isinstance(node.value, ast.Constant | ast.JoinedStr):
+            first = node.value.values[0] if isinstance(node.value, ast.JoinedStr) else node.value
+            yield first.value.rstrip(" (,:;")
+
+
+def warnings_in_the_code():
+    """What `_warnings` and the functions it delegates to say, and the cautions of every method."""
+    tree = ast.parse((ROOT / "mpi_potts" / "methods" / "outcome.py").read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    todo, found = ["_warnings", "_few_particles"], []
+    while todo:
+        function = functions[todo.pop()]
+        found += yielded(function)
+        for node in ast.walk(function):
+            if isinstance(node, ast.YieldFrom) and isinstance(node.value.func, ast.Name):
+                todo.append(node.value.func.id)
+    for path in sorted((ROOT / "mpi_potts" / "methods").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name == "cautions":
+                found += yielded(node)
+    return found
+
+
+def test_every_warning_is_explained():
+    page = flat((ROOT / "docs" / "warnings.md").read_text())
+    found = warnings_in_the_code()
+    assert len(found) >= 9
+    assert [text for text in found if f"**{text}" not in page] == []
+
+
+@pytest.mark.parametrize("words", [*Stop, "all iterations are done"])
+def test_every_reason_to_stop_is_explained(words):
+    assert f"| `{words}` |" in (ROOT / "docs" / "warnings.md").read_text()
+
+
+def test_every_diagnostic_word_is_explained():
+    page = (ROOT / "docs" / "warnings.md").read_text()
+    for rhat, chains in ((1.0, 1), (2.0, 1), (2.0, 2), (float("nan"), 1)):
+        assert f"| `{diagnostics.settled(rhat, chains)}` |" in page
+    for reason in Reason:
+        assert f"{reason.value}: " in page
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_links_lead_to_files(path):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)|src=\"([^\"]+)\"", path.read_text())
+    local = [one or other for one, other in links if "://" not in (one or other)]
+    assert [link for link in local if not (path.parent / link).exists()] == []
