@@ -144,7 +144,9 @@ def read_to_the_end(path: Path, name: str) -> None:
     with h5py.File(path, "r") as file:
         found = _datasets(file)
         if name.strip("/") in found:
-            _dataset_digests(found[name.strip("/")])
+            dataset = found[name.strip("/")]
+            memory.require(f"{path}: {name}", dataset.shape, dataset.dtype)
+            _dataset_digests(dataset)
 
 
 def write_draws(path: Path, draws: Mapping[str, np.ndarray]) -> None:
