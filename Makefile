@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo setup setup-test lint test test-long test-slurm bench clean distclean
+.PHONY: help demo setup setup-test lint test test-long test-slurm faults bench clean distclean
 
 PYTHON ?= python3
 VENV := .venv
@@ -36,6 +36,7 @@ help:
 	@echo 'make test       set up .venv-test with parallel HDF5; lint; tests serially and on 1, 2, 3 and 4 ranks'
 	@echo 'make test-long  the statistical checks that take minutes'
 	@echo 'make test-slurm the job scripts on a real Slurm of one node, started for it (root on Debian)'
+	@echo 'make faults     attack running jobs and print what came of it (ARGS="--attacks 100 --seed 1")'
 	@echo 'make bench      time per site and sweep of every kernel, and strong scaling (ARGS="--quick" is shorter)'
 	@echo 'make clean      remove caches and build products; make distclean also the virtual environments'
 	@echo 'PYTHON=...      another Python, 3.11 or newer'
@@ -72,6 +73,9 @@ test-long: $(TEST_VENV)/.kernels
 test-slurm: $(TEST_VENV)/.kernels
 	@. scripts/lib.sh && need_packages slurm-wlm munge slurm-wlm-torque shellcheck
 	@$(IN_TEST_VENV) python -m pytest tests/slurm -v -p no:cacheprovider $(ARGS)
+
+faults: $(TEST_VENV)/.kernels
+	@$(IN_TEST_VENV) python tests/faults $(ARGS)
 
 bench: $(VENV)/.kernels
 	@$(IN_VENV) python -m benchmarks $(ARGS)

@@ -9,7 +9,7 @@ import launch
 import numpy as np
 import pytest
 
-from mpi_potts import checksum, files, store
+from mpi_potts import checksum, files, fit_file, store
 from mpi_potts.errors import InputError
 from mpi_potts.parallel import ALONE
 
@@ -148,6 +148,106 @@ def test_a_disk_that_fills_up_leaves_the_old_file_and_says_so(path, writer):
     assert done.stdout.count("a.h5: cannot be written") == 2, done.stderr
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["a.h5"]
+
+
+FAILING = """
+import os, sys, numpy as np
+from mpi4py import MPI
+from mpi_potts import files, parallel, store
+from mpi_potts.errors import InputError, WriteFailed
+comm = MPI.COMM_WORLD
+if sys.argv[3] == "unnoticed":  # the space check passes, and the disk is full a moment later
+    files.check_space = lambda path, temporary, needed: open(temporary, "wb").close()
+    files.reserve = lambda path, needed: None
+rows = store.Rows.of_block(comm, np.ones((2, 60_000)), 2 * comm.size)
+try:
+    with parallel.abort_on_error(comm):
+        store.write(comm, sys.argv[1], "test", 2, {"note": "x" * 9999}, {"x": rows, "y": rows}, sys.argv[2])
+except InputError as error:
+    os.write(1, f"{error}\\n".encode())
+    comm.Barrier()
+    if isinstance(error, WriteFailed):
+        comm.Abort(2)
+    sys.exit(2)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A directory with room for one MB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small disk can only be made by root")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.parametrize("when", ["noticed", "unnoticed"])
+@pytest.mark.parametrize("writer", store.WRITERS)
+def test_a_disk_that_fails_in_the_middle_of_a_write_is_no_crash(small_disk, writer, when):
+    """HDF5 itself crashes at the end of a process that could not write a file."""
+    path = small_disk / "a.h5"
+    path.write_bytes(b"as it was")
+    done = subprocess.run(
+        [*launch.mpirun(2), sys.executable, "-c", FAILING, path, writer, when],
+        env=launch.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2, done.stderr
+    words = "but" if when == "noticed" else "cannot be written"
+    assert done.stdout.count("a.h5: ") == 2 and words in done.stdout, done.stdout
+    assert path.read_bytes() == b"as it was"
+    assert os.listdir(small_disk) == ["a.h5"]
+
+
+def test_reserved_space_cannot_be_taken_by_others(small_disk):
+    mine, others = small_disk / "mine", small_disk / "others"
+    with open(mine, "wb", buffering=0) as file:
+        files.reserve(mine, 600_000)
+        assert mine.stat().st_size == 0
+        with pytest.raises(OSError, match="No space"):
+            others.write_bytes(bytes(600_000))
+        assert file.write(bytes(600_000)) == 600_000
+    with pytest.raises(OSError, match="No space"):
+        files.reserve(mine, 2_000_000)
+
+
+def test_a_sink_drops_what_comes_after_an_error(tmp_path):
+    sink = files.Sink(tmp_path / "nowhere" / "a")
+    assert sink.write(b"abc") == 3 and sink.tell() == 3
+    sink.seek(0)
+    buffer = bytearray(b"xx")
+    assert sink.readinto(buffer) == 2 and buffer == bytes(2)
+    assert sink.truncate(9) == 9 and sink.seek(0, os.SEEK_END) == 9
+    assert isinstance(sink.finish(), FileNotFoundError)
+
+
+def test_the_file_before_is_kept_where_that_is_asked(path):
+    before, previous = path.read_bytes(), path.with_name("previous.h5")
+    store.write(ALONE, path, "test", 2, {}, {"beta": np.arange(3)}, previous=previous)
+    assert previous.read_bytes() == before
+    assert np.array_equal(store.read(path, "test", 2)[1]["beta"], np.arange(3))
+
+
+def test_a_damaged_checkpoint_never_replaces_a_whole_one(tmp_path):
+    paths = fit_file.Paths(tmp_path)
+    for number in range(2):
+        fit_file.write_checkpoint(ALONE, paths, {"seed": 1}, {"x": np.arange(number)}, "gather")
+    paths.checkpoint.write_bytes(b"")
+    found, notes = fit_file.find_checkpoint(paths, {"seed": 1})
+    assert found == paths.previous and len(notes) == 1
+    assert "checkpoint.h5: not a file" in notes[0] and "checkpoint.previous.h5" in notes[0]
+    # The next one is written: both are whole.
+    fit_file.write_checkpoint(ALONE, paths, {"seed": 1}, {"x": np.arange(5)}, "gather")
+    assert fit_file.find_checkpoint(paths, {"seed": 1}) == (paths.checkpoint, [])
+    paths.checkpoint.unlink()
+    assert fit_file.find_checkpoint(paths, {"seed": 1}) == (paths.previous, [])
+    with pytest.raises(InputError, match="was made with seed = 1, the input has 2"):
+        fit_file.find_checkpoint(paths, {"seed": 2})
 
 
 def test_a_second_job_in_the_same_place_is_refused_until_the_first_ends(tmp_path):

@@ -196,6 +196,22 @@ def test_a_damaged_part_only_costs_its_chains(comm, directory, alone, monkeypatc
     assert_same(keys.output / "binding.h5", alone())
 
 
+def test_many_parts_become_one(comm, directory, alone, monkeypatch):
+    monkeypatch.setattr(precompute, "SLICE", 0.0)
+    monkeypatch.setattr(precompute, "MANY_PARTS", 2)
+    keys, most = settings(comm, directory), 0
+    for _ in range(200):
+        try:
+            run(comm, keys, Stop(35))
+            break
+        except Interrupted:
+            parts = parallel.on_root(comm, lambda: len(list((keys.output / "binding.parts").glob("*.h5"))))
+            most = max(most, parts)
+    # At the start at most two for each rank or one of all; then one more for each rank.
+    assert comm.size < most <= 3 * comm.size + 1
+    assert_same(keys.output / "binding.h5", alone())
+
+
 @pytest.mark.parametrize(
     "change, word",
     [({"model": {"labels": 5}}, "labels"), ({"seed": 8}, "seed"), ({"shape": (9, 15)}, "shape")],
