@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import Damaged, InputError
+from .errors import Damaged, Foreign, InputError
 
 # The last part of a name that is left out, in attributes and datasets.
 VOLATILE = ("checksum", "writer", "created", "seconds", "input_directory")
@@ -81,7 +81,7 @@ def check_seal(path: Path) -> None:
         with open(path, "rb") as file:
             found = file.read(SEAL_BYTES).rstrip()
             if not found.startswith(SEAL):
-                raise Damaged(f"{path}: not a file of mpi_potts")
+                raise Foreign(f"{path}: not a file of mpi_potts")
             size = file.seek(0, 2) - SEAL_BYTES
             if not found.endswith(f" of {size} bytes".encode()):
                 raise Damaged(f"{path}: truncated, or not as it was written ({size} bytes)")

@@ -9,6 +9,10 @@ class Damaged(InputError):
     """A file of ours is not as it was written.  Where it only saves work, the work is done again instead."""
 
 
+class Foreign(Damaged):
+    """A file does not begin as ours do: damaged there, or not ours, and then it must not be overwritten."""
+
+
 class WriteFailed(InputError):
     """A disk failed in the middle of a parallel write.
 

@@ -256,8 +256,16 @@ def test_simulated_images_can_be_read_as_values_and_as_labels(here, capfd):
         assert program.main(["check", "input.toml", "--set", "image.path=images/image_001.h5", *extra]) == 0
 
 
+def test_a_file_of_others_is_never_overwritten_by_a_binding_function(here, capfd):
+    named = ["input.toml", "--set", "precompute.file=empty.npy"]
+    for command in ("precompute", "study", "check"):
+        assert "empty.npy: not a file of mpi_potts" in refuse(here, capfd, [command, *named])
+
+
 def test_a_directory_that_cannot_be_written_is_one_line(here, capfd):
     (here / "file").write_text("in the way")
+    for output in ("file", "file/below"):
+        assert "file" in refuse(here, capfd, ["check", "input.toml", "--output", output])
     assert "file" in refuse(here, capfd, ["simulate", "input.toml", "--output", "file"])
     assert "file" in refuse(here, capfd, ["simulate", "input.toml", "--output", "file/below"])
 

@@ -5,6 +5,7 @@ share its memory.  The memory is what this process holds now and the arrays that
 directory that `run` would refuse is refused here as well.  Nothing is written.
 """
 
+import os
 import resource
 import sys
 import tomllib
@@ -14,6 +15,7 @@ import numpy as np
 
 from .. import fit_file, parallel
 from ..config import Config
+from ..errors import InputError
 from ..grid import make_grid
 from ..image import Image, lattice_of, load_image, with_image_mean
 from ..kernels import compiling
@@ -42,6 +44,7 @@ class Pace:
 
 
 def execute(comm, config: Config, options) -> int:
+    parallel.on_root(comm, check_output, config)
     with compiling.measured() as compiled:
         rows = _study(comm, config) if asks_for_a_study(config) else _one_image(comm, config)
     if comm.rank == 0:
@@ -70,6 +73,13 @@ def _one_image(comm, config) -> list[Row]:
     if image is not None:
         rows += fit_rows(config, lattice, pace, comm.size)
     return rows + memory_rows(config, sampler, betas, comm.size)
+
+
+def check_output(config: Config) -> None:
+    """Refuse an output that cannot be a directory, without making one; on one rank."""
+    there = next(path for path in (config.output, *config.output.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise InputError(f"{config.output}: {there} is not a directory that can be written")
 
 
 def examine(config: Config) -> tuple[Config, Image | None, Lattice, list[Row]]:

@@ -38,7 +38,7 @@ from ..chains import (
 )
 from ..config import Config
 from ..control import Control
-from ..errors import Damaged
+from ..errors import Damaged, Foreign, InputError
 from ..grid import make_grid
 from ..lattice import Lattice
 from ..parallel import ALONE, Bell, Comm, agree, bcast, merge_rows, on_root, warm_up
@@ -118,6 +118,8 @@ class Task:
             return False
         try:
             attributes, beta = binding_file.read_settings(path)
+        except Foreign as error:  # any file may have been named
+            raise InputError(f"{error}; it is not overwritten: remove it, or name another file") from None
         except Damaged:  # `compute` says so, and writes it again from what is known of its chains
             return False
         check_identity(path, attributes, self.identity)
