@@ -124,7 +124,7 @@ def _span(result) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
-def _mark(axes, result, span, words=True):
+def _mark(axes, result, span, words=True, height=0.9):
     """The 95 % interval as a band; beta_crit as a line, or an arrow where it is outside."""
     found, where = result.attributes, result.transition
     label = (lambda text: text) if words else (lambda text: None)
@@ -141,7 +141,7 @@ def _mark(axes, result, span, words=True):
             else rf"$\leftarrow$ $\beta_{{crit}}$ = {where:.4f}"
         )
         place = {"x": 0.99 if right else 0.01, "ha": "right" if right else "left"}
-        axes.text(y=0.9, s=text, color=MIDDLE, transform=axes.transAxes, **place)
+        axes.text(y=height, s=text, color=MIDDLE, transform=axes.transAxes, **place)
 
 
 def binding(result: Result) -> tuple[Figure, str] | None:
@@ -167,10 +167,11 @@ def binding(result: Result) -> tuple[Figure, str] | None:
     )
     flagged = table.flag[inside] & FLAG_DISAGREE > 0
     for panel, values, error, line, label in rows:
-        panel.plot(curve, line, color=DARK, lw=1.0, label=f"{table.interpolation} curve")
+        # Over the points, which would hide it where they are dense.
+        panel.plot(curve, line, color=DARK, lw=1.4, zorder=3, label=f"{table.interpolation} curve")
         style = {
-            "color": "0.25",
-            "ecolor": "0.45",
+            "color": "0.55",
+            "ecolor": "0.65",
             "elinewidth": 0.8,
             "capsize": 2,
             "ls": "",
@@ -180,7 +181,9 @@ def binding(result: Result) -> tuple[Figure, str] | None:
         panel.errorbar(at, values, 2.0 * error, label="simulated, 2 standard errors", **style)
         if flagged.any():
             panel.plot(at[flagged], values[flagged], "x", color=MIDDLE, ms=6, label="starts disagree")
-        _mark(panel, result, (low, high), words=panel is axes[0])
+        # The mean rises: there is room below it on the right, and above it on the left.
+        height = 0.06 if result.transition > high else 0.9
+        _mark(panel, result, (low, high), words=panel is axes[0], height=height)
         panel.set_ylabel(f"{label}\n(pairs)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.align_ylabels(axes)
@@ -228,7 +231,8 @@ def noise(result: Result) -> tuple[Figure, str] | None:
         text = f"label {j + 1}" if k <= 6 else None
         top.plot(x, parts[:, j], color=tones[j], ls=LINES[j % len(LINES)], lw=1.2, label=text)
     top.set(ylabel="density", ylim=(0.0, None))
-    top.legend(loc="best", ncols=2 if k > 3 else 1)
+    # Above the axes: inside, it would hide a part of the histogram.
+    figure.legend(*top.get_legend_handles_labels(), loc="outside upper center", ncols=4 if k > 3 else 5)
     _noise_rows(below, mu, sigma, tones)
     below.set_xlim(span)
     pixels = "The pixels and the" if result.image is not None else "The"

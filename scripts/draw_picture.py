@@ -1,0 +1,31 @@
+"""Draw the picture of the README from the result of the demonstration.
+
+mpirun -n 2 mpi-potts run inputs/demo.toml
+python scripts/draw_picture.py out/demo/result.h5 docs/pictures/demo.png
+"""
+
+import io
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+from mpi_potts import figures, report
+
+WIDTH = 380  # pixels of one figure
+NAMES = ("image", "labels", "entropy")
+
+
+def main(result: str, picture: str) -> None:
+    drawn = figures.draw(report.load(Path(result)))
+    parts = [Image.open(io.BytesIO(drawn[name].png)).convert("RGB") for name in NAMES]
+    parts = [part.resize((WIDTH, round(part.height * WIDTH / part.width)), Image.LANCZOS) for part in parts]
+    whole = Image.new("RGB", (WIDTH * len(parts), max(part.height for part in parts)), "white")
+    for number, part in enumerate(parts):
+        whole.paste(part, (WIDTH * number, 0))
+    Path(picture).parent.mkdir(parents=True, exist_ok=True)
+    whole.quantize(48).save(picture, optimize=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
