@@ -191,6 +191,50 @@ def test_a_guide_is_needed_until_the_particles_are_near(unequal):
     assert guide.needed(replace(state, beta_mean=middle + 5.0 * sd, beta_sd=1.2 * sd), statistic)
 
 
+def random_image(data):
+    """Three labels of random shares in discs of random sizes, means and noise; their truth."""
+    z, order = np.zeros((100, 100), dtype=np.uint8), data.permutation(3)
+    rows, columns = np.indices(z.shape)
+    for label, share in ((1, data.uniform(0.01, 0.3)), (2, data.uniform(0.01, 0.3))):
+        radius = np.sqrt(share * z.size / data.integers(1, 6) / np.pi)
+        while (z == label).mean() < share:
+            row, column = data.uniform(0, 100, 2)
+            z[((rows - row) ** 2 + (columns - column) ** 2 < radius**2) & (z == 0)] = label
+    z, mean = order[z], np.cumsum(data.uniform(1.4, 3.0, 3))
+    return z, mean[z] + (data.uniform(0.4, 1.1) * data.uniform(0.7, 1.3, 3))[z] * data.normal(size=z.shape)
+
+
+def after_sweeps(chain, table):
+    """The most probable labels of a chain."""
+    chain.final(table, BETA, 400, count=False)
+    chain.final(table, BETA, 300)
+    return chain.probabilities().argmax(axis=-1)
+
+
+@pytest.mark.long
+def test_a_start_is_as_good_as_the_truth(tmp_path):
+    """Of 30 random images, in which the warm-up alone misses the labels of some."""
+    path = write_input(tmp_path, np.random.default_rng(0).normal(size=(100, 100)))
+    table = problem_of(ALONE, path, tmp_path / "out", ("prior.beta=[0, 1.5]",)).binding.table
+    data, missed = np.random.default_rng(6), 0
+    for _ in range(30):
+        z, values = random_image(data)
+        right = {}
+        for name in ("warm", "best", "truth"):
+            chain = warm_chain(values, 3, priors(3, float(values.mean())))
+            if name == "best":
+                starts.settle(chain, values, BETA, 7, 0)
+            if name == "truth":
+                packed = {"labels": z.ravel().astype(np.uint8), "steps": np.array([chain.done, 0])}
+                noise = [[f(values[z == j]) for j in range(3)] for f in (np.mean, np.std)]
+                packed["noise"] = (np.array(noise) - [[chain.centre], [0.0]]) / chain.unit
+                chain.unpack(packed)
+            right[name] = (after_sweeps(chain, table) == z).mean()
+        assert right["best"] > right["truth"] - 0.01
+        missed += right["warm"] < right["truth"] - 0.1
+    assert missed >= 3
+
+
 def write_volume(directory, shape, radii):
     """A NIfTI volume of three tissues with noise, in millimetres; an input for it, its truth and affine."""
     nibabel = pytest.importorskip("nibabel")
