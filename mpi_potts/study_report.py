@@ -86,23 +86,21 @@ def posterior_error(fits: Fits) -> np.ndarray:
 def errors(fits: list[Fits]) -> tuple[Figure, str]:
     """The error of all draws; and of the means, as their distance from path sampling where there is one."""
     exact = next((each for each in fits if each.name == REFERENCE), None)
-    others = [each for each in fits if each is not exact]
-    both = exact is not None and len(others) > 0
+    others = [] if exact is None else [each for each in fits if (each.mean != exact.mean).any()]
+    both = len(others) > 0
     figure, axes = panels(1 + both, 1.0 + 0.32 * (len(fits) + both * len(others)) + 0.5 * both)
     _boxes(axes[0], fits, [posterior_error(each).ravel() for each in fits], DARK)
     axes[0].set_xlabel(r"$\beta$ drawn less true $\beta$")
     caption = "Error of beta in the draws of all images: range, middle half and median."
     if both:
-        for place, each in zip(np.arange(len(others))[::-1], others):
-            distance = (each.mean - exact.mean) / exact.sd
-            axes[1].plot(distance, np.full(distance.size, place), "|", color=DARK, markersize=9)
-        _rows(axes[1], others)
-        axes[1].set_xlabel(f"posterior mean less that of {REFERENCE}, in its sd")
+        _boxes(axes[1], others, [np.abs(each.mean - exact.mean) / exact.sd for each in others], MIDDLE)
+        axes[1].set_xscale("log")
+        axes[1].set_xlabel(f"distance of the mean from that of {REFERENCE}, in its sd")
         caption += (
-            f" Below: the posterior mean of each image, held against {REFERENCE}, which has no tolerance."
+            f" Below: how far the posterior mean of each image is from that of {REFERENCE}, which has no "
+            f"tolerance (log axis)."
         )
-    for panel in axes:
-        panel.axvline(0.0, color=MIDDLE, linewidth=1.0, linestyle="--", zorder=0)
+    axes[0].axvline(0.0, color="black", linewidth=1.2, linestyle=":", zorder=0)
     return figure, caption
 
 

@@ -324,9 +324,14 @@ def test_the_figure_of_errors_shows_draws_less_truth_and_means_less_path(whole):
         np.testing.assert_allclose(boxes[8][row], np.quantile(error, (0.25, 0.75)))
         np.testing.assert_allclose(lines[0][row], np.median(error))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["path", "normal"]
-    np.testing.assert_allclose(lines_of(figure.axes[1])[1][0], (other.mean - path.mean) / path.sd)
-    assert "held against path" in caption
+    distance = np.abs(other.mean - path.mean) / path.sd
+    boxes, lines = lines_of(figure.axes[1])
+    np.testing.assert_allclose(boxes[1], [[distance.min(), distance.max()]])
+    np.testing.assert_allclose(boxes[8], [np.quantile(distance, (0.25, 0.75))])
+    np.testing.assert_allclose(lines[0], np.median(distance))
+    assert "that of path, which has no tolerance" in caption
     assert len(study_report.errors([other])[0].axes) == 1
+    assert len(study_report.errors([path, replace(path, name="again")])[0].axes) == 1
 
 
 def test_the_figures_of_times_and_sizes_have_every_method_on_log_axes(whole):
