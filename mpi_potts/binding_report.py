@@ -151,4 +151,5 @@ def rows(table: Binding, line: Line) -> Iterator[tuple[str, str, str]]:
             f"at beta = {beta[worst]:.4g}, with standard error {error[worst]:.2g}",
         )
         spread = np.sqrt(np.mean((left / error)[error > 0.0] ** 2))
-        yield f"{name}, distances in standard errors", f"{spread:.2f}", "root mean square; 1 by chance alone"
+        words = "root mean square; 1 where the line is right and without noise of its own"
+        yield f"{name}, distances in standard errors", f"{spread:.2f}", words
