@@ -12,7 +12,9 @@ from mpi_potts import starts
 from mpi_potts.kernels.evidence import evidence
 from mpi_potts.labels import LabelChain
 from mpi_potts.lattice import Lattice
+from mpi_potts.methods.chain_fit import SurrogateFit
 from mpi_potts.methods.guide import Guide
+from mpi_potts.methods.outcome import outcome
 from mpi_potts.methods.smc import _initial
 from mpi_potts.noise import priors
 from mpi_potts.parallel import ALONE
@@ -189,6 +191,22 @@ def test_a_guide_is_needed_until_the_particles_are_near(unequal):
     assert guide.needed(state, statistic)
     assert not guide.needed(replace(state, beta_mean=middle + 0.5 * sd, beta_sd=1.2 * sd), statistic)
     assert guide.needed(replace(state, beta_mean=middle + 5.0 * sd, beta_sd=1.2 * sd), statistic)
+
+
+def test_a_chain_in_a_minor_mode_is_named(unequal):
+    path, _, problem = unequal
+    keys = "fit.method=path", "fit.chains=2", "fit.final_sweeps=100"
+    problem = problem_of(ALONE, path, problem.config.output, keys)
+    for settled, said in (((0, 1), []), ((0,), ["2 of 2"])):
+        fit = SurrogateFit(ALONE, problem)
+        for number, chain in enumerate(fit.chains.chains):
+            chain.sweep(np.zeros(50))
+            if number in settled:
+                starts.settle(chain, problem.image.values, BETA, 7, number)
+        for _ in fit.final(fit.phase, "sweeps", True):
+            pass
+        found = [text for text in outcome(ALONE, fit).warnings if "minor mode" in text]
+        assert len(found) == len(said) and all(word in text for word, text in zip(said, found))
 
 
 def random_image(data):

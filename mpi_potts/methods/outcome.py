@@ -20,6 +20,7 @@ from ..diagnostics import LARGEST_RHAT, effective_size, split_rhat
 from ..parallel import Comm, bcast, merge_rows
 from ..rng import Purpose
 from ..series import FLAG_DISAGREE, FLAG_SHORT
+from ..starts import score
 from ..store import Rows
 from ..summary import INTERVAL, Summary
 from .hidden import Draws
@@ -31,6 +32,9 @@ FEW_DRAWS = 100.0
 COARSE = 0.2
 # The prior cuts the posterior off where the 95 % interval comes this close to an end, in parts of its width.
 EDGE = 0.005
+# A chain is in a minor mode where its score is behind the best by more than this times the root of the number
+# of pixels; within a mode a score has an sd of up to 0.3 of that root.
+MINOR = 1.5
 PACKAGES = ("numpy", "numba", "h5py", "mpi4py")
 
 
@@ -72,7 +76,8 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
             particles = of_chains
     best = marginal or particles
     error = _binding_error(fit.problem.binding, best, hidden=marginal is not None)
-    warnings = *_warnings(fit, best, diagnostics, error), *_few_particles(particles, marginal)
+    behind = _behind(comm, fit, draws)
+    warnings = *_warnings(fit, best, diagnostics, error, behind), *_few_particles(particles, marginal)
     return Outcome(fit, particles, marginal, draws, probability, shares, diagnostics, error, warnings)
 
 
@@ -101,6 +106,19 @@ def _probabilities(comm, fit):
     return counts, bcast(comm, shares)
 
 
+def _behind(comm, fit, draws) -> np.ndarray:
+    """(chains,) how far the score of each chain is behind the best; of hidden images, else nothing."""
+    if draws is None or not fit.problem.hidden or fit.chains.count == 1:
+        return np.zeros(0)
+    chains, values = fit.chains, fit.problem.image.values
+    scores = [
+        score(chain, values, float(draws.beta[number].mean()))
+        for number, chain in zip(chains.numbers, chains.chains)
+    ]
+    scores = merge_rows(comm, chains.numbers, np.array(scores), chains.count)
+    return scores.max() - scores
+
+
 def _diagnostics(draws: Draws) -> dict[str, np.ndarray]:
     """(R-hat, effective size) of beta; of hidden images also of S(z), and (k, 2) of every mean and sd."""
 
@@ -126,7 +144,7 @@ def _binding_error(binding, beta: Summary, hidden: bool) -> float:
     return float(error / sd**2) if sd > 0.0 else np.inf
 
 
-def _warnings(fit, beta: Summary, diagnostics, binding_error):
+def _warnings(fit, beta: Summary, diagnostics, binding_error, behind):
     """What a user should know before quoting the numbers, each in a sentence."""
     apart = [
         f"{name} of label {j + 1}" if rows.ndim > 1 else name
@@ -139,6 +157,7 @@ def _warnings(fit, beta: Summary, diagnostics, binding_error):
             f"chains disagree, or have not settled (R-hat above {LARGEST_RHAT}): {', '.join(apart)}; "
             f"a longer burn-in and more {fit.length}, or look for two modes"
         )
+        yield from _minor_modes(behind, fit.problem.lattice.sites)
     if beta.ess < FEW_DRAWS:
         yield f"beta has {beta.ess:.0f} effective draws; raise {fit.length}"
     yield from fit.cautions()
@@ -150,6 +169,16 @@ def _warnings(fit, beta: Summary, diagnostics, binding_error):
     if fit.problem.binding is not None:
         yield from _flags(fit.problem.binding, beta)
     yield from _at_the_edge(fit.problem.config.prior.beta, beta)
+
+
+def _minor_modes(behind, sites):
+    worse = np.flatnonzero(behind > MINOR * np.sqrt(sites))
+    if worse.size:
+        numbers, least = ", ".join(str(n + 1) for n in worse), behind[worse].min()
+        yield (
+            f"some chains are in a minor mode: {numbers} of {behind.size}, whose log evidence is {least:.0f} "
+            f"or more behind the best; do not quote the chains together, try another seed or fewer labels"
+        )
 
 
 def _few_particles(particles, marginal):
