@@ -73,8 +73,8 @@ def settle(
 
 
 def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:
-    """The approximate log evidence of the mode that a chain is in, by its state.  Over the states of a mode it
-    has an sd of up to 0.3 times the root of the number of pixels."""
+    """The approximate log evidence of the mode that a chain is in, by its state.  Over the states of a mode
+    it has an sd of up to 0.3 times the root of the number of pixels."""
     return _Judge(chain, values, (beta, beta)).look(beta)[0]
 
 
