@@ -102,9 +102,14 @@ class Problem:
         config, binding = self.config, self.binding
         if binding is None:
             return
+        lattice = self.lattice
         for name, found, wanted in (
             ("labels", binding.labels, config.model.labels),
-            ("lattice", binding.lattice, self.lattice.digest),
+            ("shape", list(binding.shape), list(lattice.shape)),
+            ("neighbourhood", binding.neighbourhood, lattice.neighbourhood),
+            ("pixels", binding.sites, lattice.sites),
+            # The same number of pixels, masked in other places.
+            ("lattice", binding.lattice, lattice.digest),
         ):
             if found != wanted:
                 raise InputError(
