@@ -154,16 +154,28 @@ def test_a_binding_file_that_cannot_be_right_is_refused_and_kept(toml, tmp_path)
     path = tmp_path / "out" / "binding.h5"
     whole = path.read_bytes()
     for data, change, words in (
-        (whole[:-100], "seed=3", "truncated"),
         (whole, "seed=4", "seed = 3"),
         (whole, "model.neighbourhood=second", "neighbourhood = first"),
+        (b"notes of mine\n" * 99, "seed=3", "not a file of mpi_potts"),
     ):
         path.write_bytes(data)
         done = launch.launch([*command, "--set", change], launcher=False)
         assert done.code == 2 and words in done.said[0] and "binding.h5" in done.said[0]
         assert path.read_bytes() == data
+    path.write_bytes(whole)
     assert launch.launch([*command, "--set", "seed=4", "--fresh"], launcher=False).code == 0
     assert not np.array_equal(path.read_bytes(), whole)
+
+
+def test_a_truncated_binding_file_is_written_again_with_the_same_content(toml, tmp_path):
+    command = ["precompute", toml, "--output", tmp_path / "out", "--quiet", "--set", "precompute.points=3"]
+    assert launch.launch(command, launcher=False).code == 0
+    path = tmp_path / "out" / "binding.h5"
+    before = store.contents(path)[0]["checksum"]
+    path.write_bytes(path.read_bytes()[:-100])
+    done = launch.launch(command, launcher=False)
+    assert done.code == 0 and "binding.h5: truncated" in done.stderr
+    assert store.contents(path)[0]["checksum"] == before
 
 
 def test_an_output_that_cannot_be_written_is_refused(toml, tmp_path):
