@@ -259,7 +259,9 @@ def directory_removed(a: Attack) -> str:
     """The output directory is removed while the job is at work in it; what it began with is put back."""
     process = a.paused()
     if process is not None:
-        shutil.rmtree(a.output)
+        # Moved away first: the other ranks go on to write.
+        a.output.rename(a.room / "removed")
+        shutil.rmtree(a.room / "removed", ignore_errors=True)
         a.go()
         done = launch.finish(process, jobs.PATIENCE)
         gone(process)
@@ -274,14 +276,18 @@ def directory_removed(a: Attack) -> str:
 @contextlib.contextmanager
 def read_only(directory: Path):
     """Nothing can be made or renamed in a directory; root needs more than its mode."""
-    places = [directory, *(p for p in directory.rglob("*") if p.is_dir())]
-    change = ["chattr", "+i"] if os.geteuid() == 0 else ["chmod", "a-w"]
-    back = ["chattr", "-i"] if os.geteuid() == 0 else ["chmod", "u+w"]
-    subprocess.run([*change, *places], check=True, capture_output=True)
+    # The other ranks go on: a directory may be gone before its turn comes.
+    places = [*(p for p in directory.rglob("*") if p.is_dir()), directory]
+    change, back = ("+i", "-i") if os.geteuid() == 0 else ("a-w", "u+w")
+    program = "chattr" if os.geteuid() == 0 else "chmod"
+    codes = [subprocess.run([program, change, place], capture_output=True).returncode for place in places]
+    if codes[-1]:
+        raise OSError(f"{directory} cannot be made read-only here")
     try:
         yield
     finally:
-        subprocess.run([*back, *places], check=True, capture_output=True)
+        for place in places:
+            subprocess.run([program, back, place], capture_output=True)
 
 
 def lockable(directory: Path) -> bool:
@@ -289,7 +295,7 @@ def lockable(directory: Path) -> bool:
     try:
         with read_only(directory):
             return not os.access(directory, os.W_OK) or os.geteuid() == 0
-    except (OSError, subprocess.CalledProcessError):
+    except OSError:
         return False
 
 
