@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jobs
@@ -34,6 +34,7 @@ MOMENTS_OF_WRITING = (
     "after a removal",
 )
 MOMENTS_OF_WORK = ("between steps", "a sweep of the prior", "a sweep of the labels")
+MOMENTS_OF_SAVING = ("before a rename", "before synchronising", "before the seal")
 SIZE = 4  # MB of the small disks
 
 
@@ -439,9 +440,9 @@ KINDS = {
     "the disk fills": Kind(disk_fills, MOMENTS_OF_WORK, latest=0.9),
     "directory removed": Kind(directory_removed, MOMENTS_OF_WORK, latest=0.9),
     "directory read-only": Kind(directory_read_only, MOMENTS_OF_WORK, latest=0.9),
-    "checkpoint truncated": Kind(_damaged("truncated"), latest=0.9),
-    "checkpoint with a changed bit": Kind(_damaged("changed"), latest=0.9),
-    "checkpoint emptied": Kind(_damaged("emptied"), latest=0.9),
+    "checkpoint truncated": Kind(_damaged("truncated"), MOMENTS_OF_SAVING, latest=0.9),
+    "checkpoint with a changed bit": Kind(_damaged("changed"), MOMENTS_OF_SAVING, latest=0.9),
+    "checkpoint emptied": Kind(_damaged("emptied"), MOMENTS_OF_SAVING, latest=0.9),
     "stale lock": Kind(stale_lock),
     "two jobs": Kind(two_jobs, MOMENTS_OF_WORK, ("precompute", "fit", "exchange", "run")),
     "another seed": Kind(
@@ -477,18 +478,25 @@ def draw(seed: int, number: int, kind: str | None = None, **fixed) -> Plan:
     return Plan(kind=kind, **drawn | fixed)
 
 
+def possible(bench: jobs.Bench, plan: Plan) -> Plan:
+    """The same at a rank and a moment that the job comes to: another rank, or else another moment."""
+    bench.reference(plan.job, plan.writer)
+    counts = bench.counts[plan.job, plan.writer]
+    for moment in (plan.moment, *KINDS[plan.kind].moments):
+        for rank in (plan.rank, 0, 1):
+            if counts[min(rank, 1)][moment]:
+                return replace(plan, moment=moment, rank=rank)
+    return plan
+
+
 def carry_out(bench: jobs.Bench, plan: Plan, directory: Path) -> tuple[str, int]:
     """Attack; one that comes too late is tried again, earlier.  What happened, and how often it was tried."""
     for tries in range(1, 4):
+        plan = possible(bench, plan)
         place = directory / f"try{tries}"
         outcome = KINDS[plan.kind].attack(Attack(bench, plan, place))
         shutil.rmtree(place)
         if outcome != LATE:
             break
-        counts = bench.counts[plan.job, plan.writer]
-        rank = plan.rank if counts[min(plan.rank, 1)][plan.moment] else 0
-        moment = plan.moment if counts[min(rank, 1)][plan.moment] else "a sweep of the prior"
-        moment = moment if counts[min(rank, 1)][moment] else "before a rename"
-        changes = {"share": plan.share / 2, "rank": rank, "moment": moment}
-        plan = Plan(**vars(plan) | changes)
+        plan = replace(plan, share=plan.share / 2)
     return outcome, tries
