@@ -212,6 +212,7 @@ def abort_on_error(
         yield
     except passing as error:
         if _all_here(meeting):
+            meeting.Free()
             raise
         _abort(comm, error)
     except BaseException as error:

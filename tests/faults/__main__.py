@@ -11,13 +11,13 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-import attacks
 import jobs
+import kinds
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python tests/faults", description=__doc__.splitlines()[0])
-    parser.add_argument("--attacks", type=int, default=2 * len(attacks.KINDS))
+    parser.add_argument("--attacks", type=int, default=2 * len(kinds.KINDS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, nargs="*", help="the numbers of the attacks to repeat")
     parser.add_argument("--first", type=int, default=0, help="the number of the first attack")
@@ -28,11 +28,11 @@ def series(bench, seed, numbers, say=print) -> tuple[dict[str, Counter], list[st
     """Carry out attacks; {kind: outcomes}, and what failed."""
     outcomes, failed = {}, []
     for number in numbers:
-        plan, started = attacks.draw(seed, number), time.monotonic()
+        plan, started = kinds.draw(seed, number), time.monotonic()
         place = bench.directory / f"attack{seed}-{number}"
         place.mkdir()
         try:
-            outcome, tries = attacks.carry_out(bench, plan, place)
+            outcome, tries = kinds.carry_out(bench, plan, place)
         except AssertionError as error:
             outcome, tries = "FAILED", 1
             failed.append(f"--seed {seed} --only {number}: {plan}\n{error}")
@@ -48,7 +48,7 @@ def series(bench, seed, numbers, say=print) -> tuple[dict[str, Counter], list[st
 def table(outcomes: dict[str, Counter]) -> list[str]:
     """A row for each kind: how many, and how they ended."""
     rows = ["| attack | times | came of it | then the same bits |", "|---|---|---|---|"]
-    for kind in attacks.KINDS:
+    for kind in kinds.KINDS:
         if found := outcomes.get(kind):
             words = ", ".join(f"{outcome} {n}" for outcome, n in sorted(found.items()) if outcome != "FAILED")
             right = found.total() - found["FAILED"]

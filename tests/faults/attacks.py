@@ -7,35 +7,19 @@ attack that came when the job had already ended is `late`: that is no failure, a
 
 import contextlib
 import os
-import random
 import shutil
 import signal
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import jobs
 import launch
 import numpy as np
+from places import damage, fill, lockable, mountable, read_only, small_disk
 
 STOPPED, REFUSED, LATE = "stopped with a checkpoint", "refused in one line", "came too late"
 KILLED, SURVIVED = "killed", "not disturbed"
-MOMENTS_OF_WRITING = (
-    "dataset created",
-    "before the seal",
-    "after the seal",
-    "before synchronising",
-    "before a rename",
-    "after a rename",
-    "before a removal",
-    "after a removal",
-)
-MOMENTS_OF_WORK = ("between steps", "a sweep of the prior", "a sweep of the labels")
-MOMENTS_OF_SAVING = ("before a rename", "before synchronising", "before the seal")
-SIZE = 4  # MB of the small disks
 
 
 @dataclass(frozen=True)
@@ -137,7 +121,7 @@ def one_line(done, code=2) -> None:
 # At a moment of one rank
 
 
-def _at_moment(action, codes, outcome):
+def at_moment(action, codes, outcome):
     def attack(a: Attack) -> str:
         done = a.attacked(action)
         if codes and a.met:
@@ -153,7 +137,7 @@ def _at_moment(action, codes, outcome):
 # At any time: the clock decides, not the program
 
 
-def _at_any_time(strike):
+def at_any_time(strike):
     def attack(a: Attack) -> str:
         fault = a.fault("") | {"rank": -1}
         process, started = a.start(fault), time.monotonic()
@@ -173,14 +157,14 @@ def _at_any_time(strike):
     return attack
 
 
-def _kill_one(process, rank):
+def kill_one(process, rank):
     pids = launch.ranks(process)
     if pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pids[rank % len(pids)], signal.SIGKILL)
 
 
-def _signal_one(number):
+def signal_one(number):
     def strike(process, rank):
         pids = launch.ranks(process)
         if pids:
@@ -190,48 +174,11 @@ def _signal_one(number):
     return strike
 
 
-def _launcher(number):
+def launcher(number):
     return lambda process, _: process.send_signal(number)
 
 
 # Disks and directories
-
-
-def mountable() -> bool:
-    """Whether small disks can be made here."""
-    if os.geteuid() != 0 or not shutil.which("mount"):
-        return False
-    with tempfile.TemporaryDirectory() as place:
-        if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], capture_output=True).returncode:
-            return False
-        return subprocess.run(["umount", place], capture_output=True).returncode == 0
-
-
-@contextlib.contextmanager
-def small_disk(a: Attack):
-    """The output directory on a disk of a few MB, with what was in it."""
-    kept = a.room / "kept"
-    a.output.rename(kept)
-    a.output.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "tmpfs", a.output], check=True)
-    try:
-        shutil.copytree(kept, a.output, dirs_exist_ok=True)
-        yield
-        shutil.rmtree(kept)
-        shutil.copytree(a.output, kept)
-    finally:
-        subprocess.run(["umount", "-l", a.output], check=True)
-    a.output.rmdir()
-    kept.rename(a.output)
-
-
-def _fill(directory):
-    """Take all that is left of the disk."""
-    with open(directory / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
-        for piece in (1 << 16, 1 << 12, 1):
-            with contextlib.suppress(OSError):
-                while file.write(bytes(piece)) == piece:
-                    pass
 
 
 def disk_fills(a: Attack) -> str:
@@ -242,10 +189,10 @@ def disk_fills(a: Attack) -> str:
             one_line(done)
         a.same()
         return REFUSED if done.code else LATE
-    with small_disk(a):
+    with small_disk(a.output, a.room / "kept"):
         process = a.paused()
         if process is not None:
-            _fill(a.output)
+            fill(a.output)
             a.go()
             done = launch.finish(process, jobs.PATIENCE)
             gone(process)
@@ -274,32 +221,6 @@ def directory_removed(a: Attack) -> str:
     return REFUSED if process is not None and done.code else LATE
 
 
-@contextlib.contextmanager
-def read_only(directory: Path):
-    """Nothing can be made or renamed in a directory; root needs more than its mode."""
-    # The other ranks go on: a directory may be gone before its turn comes.
-    places = [*(p for p in directory.rglob("*") if p.is_dir()), directory]
-    change, back = ("+i", "-i") if os.geteuid() == 0 else ("a-w", "u+w")
-    program = "chattr" if os.geteuid() == 0 else "chmod"
-    codes = [subprocess.run([program, change, place], capture_output=True).returncode for place in places]
-    if codes[-1]:
-        raise OSError(f"{directory} cannot be made read-only here")
-    try:
-        yield
-    finally:
-        for place in places:
-            subprocess.run([program, back, place], capture_output=True)
-
-
-def lockable(directory: Path) -> bool:
-    """Whether a directory can be made read-only here."""
-    try:
-        with read_only(directory):
-            return not os.access(directory, os.W_OK) or os.geteuid() == 0
-    except OSError:
-        return False
-
-
 def directory_read_only(a: Attack) -> str:
     """The output directory becomes read-only while the job is at work, and writable again."""
     if not lockable(a.room):
@@ -321,20 +242,7 @@ def directory_read_only(a: Attack) -> str:
 # Damage
 
 
-def damage(path: Path, how: str, share: float) -> None:
-    data = bytearray(path.read_bytes())
-    if how == "emptied":
-        data = data[:0]
-    elif how == "truncated":
-        data = data[: int(share * (len(data) - 1))]
-    else:
-        # Not among the blanks after the seal, which nobody reads.
-        place = 512 + int(share * (len(data) - 513))
-        data[place] ^= 1 << int(8 * share) % 8
-    path.write_bytes(data)
-
-
-def _damaged(how):
+def damaged(how):
     def attack(a: Attack) -> str:
         """Killed, and the newest thing to go on from is damaged: the one before is used, and it says so."""
         done = a.attacked("kill all")
@@ -381,7 +289,7 @@ def two_jobs(a: Attack) -> str:
     return REFUSED
 
 
-def _other_input(make, name):
+def other_input(make, name):
     def attack(a: Attack) -> str:
         """Killed; another input in the same output is refused by the name of what differs; then the same."""
         done = a.attacked("kill all")
@@ -398,7 +306,7 @@ def _other_input(make, name):
     return attack
 
 
-def _another_image(a):
+def another_image(a):
     values = np.load(a.bench.directory / "image.npy")
     values[0, 0] += 1.0
     np.save(a.room / "other.npy", values)
@@ -415,88 +323,3 @@ def time_limit(a: Attack) -> str:
         assert "--max-hours" in done.stderr and "run the same command again" in done.stderr
     a.same()
     return STOPPED
-
-
-@dataclass(frozen=True)
-class Kind:
-    attack: Callable[[Attack], str]
-    moments: tuple[str, ...] = MOMENTS_OF_WRITING + MOMENTS_OF_WORK
-    jobs: tuple[str, ...] = tuple(jobs.JOBS)
-    latest: float = 1.0  # the largest share
-
-
-KINDS = {
-    "kill -9 of one rank": Kind(_at_moment("kill", (), KILLED)),
-    "kill -9 of all": Kind(_at_moment("kill all", (), KILLED)),
-    "kill -9 of mpirun": Kind(_at_moment("mpirun kill", (), KILLED)),
-    "kill -9 of one rank, any time": Kind(_at_any_time(_kill_one)),
-    "kill -9 of all, any time": Kind(_at_any_time(lambda process, _: launch.kill(process))),
-    "kill -9 of mpirun, any time": Kind(_at_any_time(_launcher(signal.SIGKILL))),
-    "SIGTERM to mpirun": Kind(_at_moment("mpirun term", (), KILLED)),
-    "SIGTERM to one rank": Kind(_at_moment("term", (0, 75), STOPPED)),
-    "SIGUSR1 to mpirun": Kind(_at_moment("mpirun usr1", (0, 75), STOPPED)),
-    "SIGUSR1 to one rank": Kind(_at_moment("usr1", (0, 75), STOPPED)),
-    "SIGUSR1 to one rank, any time": Kind(_at_any_time(_signal_one(signal.SIGUSR1))),
-    "the disk fills": Kind(disk_fills, MOMENTS_OF_WORK, latest=0.9),
-    "directory removed": Kind(directory_removed, MOMENTS_OF_WORK, latest=0.9),
-    "directory read-only": Kind(directory_read_only, MOMENTS_OF_WORK, latest=0.9),
-    "checkpoint truncated": Kind(_damaged("truncated"), MOMENTS_OF_SAVING, latest=0.9),
-    "checkpoint with a changed bit": Kind(_damaged("changed"), MOMENTS_OF_SAVING, latest=0.9),
-    "checkpoint emptied": Kind(_damaged("emptied"), MOMENTS_OF_SAVING, latest=0.9),
-    "stale lock": Kind(stale_lock),
-    "two jobs": Kind(two_jobs, MOMENTS_OF_WORK, ("precompute", "fit", "exchange", "run")),
-    "another seed": Kind(
-        _other_input(lambda a: ["--set", "seed=6"], "seed"),
-        ("after a rename",),
-        ("precompute", "fit", "exchange", "run"),
-    ),
-    "another input": Kind(
-        _other_input(lambda a: ["--set", "prior.beta=[0.0, 1.2]"], "prior.beta"),
-        ("after a rename",),
-        ("fit", "exchange"),
-    ),
-    "another image": Kind(_other_input(_another_image, "image"), ("after a rename",), ("fit", "exchange")),
-    "the time limit": Kind(time_limit),
-}
-
-
-def draw(seed: int, number: int, kind: str | None = None, **fixed) -> Plan:
-    """Attack `number` of a random series; kinds in turn, so that each has its share."""
-    names = list(KINDS)
-    kind = kind or names[number % len(names)]
-    dice = random.Random(f"{seed}/{number}/{kind}")
-    ranks = dice.choice((2, 3))
-    drawn = {
-        "job": dice.choice(KINDS[kind].jobs),
-        "writer": dice.choice(("mpio", "gather")),
-        "ranks": ranks,
-        "then": dice.choice((1, 2, 3)),
-        "moment": dice.choice(KINDS[kind].moments),
-        "share": dice.uniform(0.0, KINDS[kind].latest),
-        "rank": dice.randrange(ranks),
-    }
-    return Plan(kind=kind, **drawn | fixed)
-
-
-def possible(bench: jobs.Bench, plan: Plan) -> Plan:
-    """The same at a rank and a moment that the job comes to: another rank, or else another moment."""
-    bench.reference(plan.job, plan.writer)
-    counts = bench.counts[plan.job, plan.writer]
-    for moment in (plan.moment, *KINDS[plan.kind].moments):
-        for rank in (plan.rank, 0, 1):
-            if counts[min(rank, 1)][moment]:
-                return replace(plan, moment=moment, rank=rank)
-    return plan
-
-
-def carry_out(bench: jobs.Bench, plan: Plan, directory: Path) -> tuple[str, int]:
-    """Attack; one that comes too late is tried again, earlier.  What happened, and how often it was tried."""
-    for tries in range(1, 4):
-        plan = possible(bench, plan)
-        place = directory / f"try{tries}"
-        outcome = KINDS[plan.kind].attack(Attack(bench, plan, place))
-        shutil.rmtree(place)
-        if outcome != LATE:
-            break
-        plan = replace(plan, share=plan.share / 2)
-    return outcome, tries

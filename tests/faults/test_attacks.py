@@ -10,9 +10,9 @@ import random
 import shutil
 from pathlib import Path
 
-import attacks
 import h5py
 import jobs
+import kinds
 import pytest
 from attacks import LATE, Plan
 
@@ -38,7 +38,7 @@ CHOSEN = (
 
 @pytest.mark.parametrize("plan", CHOSEN, ids=lambda plan: plan.kind)
 def test_the_same_command_goes_on_to_the_same_bits(bench, tmp_path, plan):
-    outcome, _ = attacks.carry_out(bench, plan, tmp_path)
+    outcome, _ = kinds.carry_out(bench, plan, tmp_path)
     assert outcome != LATE, "the job ended before it could be attacked"
 
 
