@@ -82,3 +82,8 @@ def test_links_lead_to_files(path):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)|src=\"([^\"]+)\"", path.read_text())
     local = [one or other for one, other in links if "://" not in (one or other)]
     assert [link for link in local if not (path.parent / link).exists()] == []
+
+
+def test_pictures_are_small():
+    pictures = [*(ROOT / "docs" / "pictures").iterdir()]
+    assert pictures and max(path.stat().st_size for path in pictures) < 150_000
