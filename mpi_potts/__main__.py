@@ -48,9 +48,10 @@ def _carry_out(comm, options) -> int:
 def _compiling_said(comm, quiet):
     """A context in which the user is told when kernels are compiled, which takes a while."""
     compiling = importlib.import_module(".kernels.compiling", __package__)
-    text = "compiling kernels (about a minute, once)"
     speaks = comm.rank == 0 and not quiet
-    return compiling.announced(lambda: print(text, file=sys.stderr, flush=True) if speaks else None)
+    return compiling.announced(
+        lambda: print(compiling.SAYING, file=sys.stderr, flush=True) if speaks else None
+    )
 
 
 def _parse(comm, argv):

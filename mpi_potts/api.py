@@ -9,10 +9,13 @@ goes on from them; without, they lie in a temporary directory that is removed.
 """
 
 import contextlib
+import math
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +31,7 @@ from .config import Config
 from .control import Control
 from .errors import InputError
 from .fit_file import Paths
+from .kernels import compiling
 from .methods.problem import Problem, needs_binding
 from .parallel import Comm, on_root
 from .results import Result, Simulated, read_image, read_result
@@ -208,6 +212,9 @@ def _session(name, comm, output, quiet, fresh, max_hours) -> Iterator[_Session]:
         temporary = tempfile.TemporaryDirectory
         room = on_root(comm, lambda: Path(stack.enter_context(temporary(prefix="mpi_potts-"))))
         control = Control(max_hours)
+        if comm.rank == 0 and not quiet:
+            tell = partial(print, compiling.SAYING, file=sys.stderr, flush=True)
+            stack.enter_context(compiling.announced(tell))
         if output is not None:
             # Signals are heard only where there is a checkpoint to write.
             stack.enter_context(control)
@@ -220,6 +227,8 @@ def _session(name, comm, output, quiet, fresh, max_hours) -> Iterator[_Session]:
 
 def _checked(name, size, output, max_hours, one_node):
     call = f"mpi_potts.{name}"
+    if max_hours is not None and not (isinstance(max_hours, int | float) and 0 < max_hours < math.inf):
+        raise InputError(f"{call}: max_hours = {max_hours!r}: a positive number is accepted")
     if output is not None:
         return Path(output)
     if max_hours is not None:

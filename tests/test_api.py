@@ -208,6 +208,8 @@ def test_simulated_images_are_those_of_the_command(here):
         ("fit", {"file": "x.h5"}, ["precompute.file", "binding"]),
         ("fit", {"binding": "none.h5"}, ["none.h5: no such file"]),
         ("fit", {"max_hours": 1.0}, ["max_hours", "output"]),
+        ("fit", {"max_hours": "soon"}, ["max_hours = 'soon'", "positive number"]),
+        ("fit", {"max_hours": -1, "output": "out"}, ["max_hours = -1", "positive number"]),
         ("fit", {"method": "magic"}, ["fit.method", "magic", "smc-abc"]),
         ("fit", {"mask": np.ones((2, 2))}, ["mask", "[9, 11]"]),
         ("fit", {"seed": -1}, ["seed = -1"]),

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from numba.core import event
 
+SAYING = "compiling kernels (about a minute, once)"
+
 
 class _Listener(event.Listener):
     """Calls a function at the first compilation; a kernel from the cache is none."""
