@@ -10,15 +10,14 @@ import numpy as np
 from . import rng
 from .binding import Binding
 from .config import Config
-from .image import Image
-from .labels import LabelChain
 from .lattice import Lattice
+from .methods.problem import Problem
 from .methods.smc import observed, smc_abc
 from .methods.source import BindingSource
-from .noise import priors
 from .parallel import Comm
 from .potts import Sampler
 from .rng import Purpose
+from .threads import Team
 
 ENOUGH = 0.2  # seconds of sweeps
 GROUPS = 5
@@ -32,12 +31,9 @@ def time_sweep(sampler: Sampler, beta: float, seconds: float = ENOUGH) -> float:
     return _least(lambda first, count: sampler.sweeps(state, beta, stream, first, count), seconds)
 
 
-def time_label_sweep(config: Config, lattice: Lattice, image: Image) -> float:
+def time_label_sweep(problem: Problem, team: Team) -> float:
     """Seconds of one step of the label chain, in the middle of the prior of beta."""
-    mean, variance = config.prior.mean, config.prior.variance
-    noise = priors(config.model.labels, mean.mean, mean.sd, variance.shape, variance.scale)
-    chain = LabelChain(lattice, image.values, config.model.labels, noise, config.seed)
-    beta = sum(config.prior.beta) / 2
+    chain, beta = problem.label_chain(0, team), sum(problem.config.prior.beta) / 2
     return _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
 
 

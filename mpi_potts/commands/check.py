@@ -22,7 +22,7 @@ from ..kernels import compiling
 from ..lattice import Lattice
 from ..methods.precompute import Paths as BindingPaths
 from ..methods.precompute import Task, choose_starts
-from ..methods.problem import Problem, check_method, needs_binding
+from ..methods.problem import Problem, check_method, label_team, needs_binding
 from ..methods.study_fit import Study, make_problem
 from ..potts import Sampler
 from ..progress import clock
@@ -134,7 +134,8 @@ def measure(comm, config: Config, lattice: Lattice, image: Image | None) -> tupl
         return sampler, betas, Pace(sweep, None, None)
     problem = Problem(config, image, lattice, stand_in(config, lattice))
     problem.compile(comm)
-    labels = parallel.on_root(comm, time_label_sweep, config, lattice, image) if problem.hidden else None
+    team = label_team(comm, config, lattice)
+    labels = parallel.on_root(comm, time_label_sweep, problem, team) if problem.hidden else None
     smc = config.fit.method == "smc-abc" and not config.fit.pseudo_data
     return sampler, betas, Pace(sweep, labels, time_iteration(comm, config, problem.binding) if smc else None)
 
