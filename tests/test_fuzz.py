@@ -28,7 +28,7 @@ from mpi_potts.parallel import ALONE
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 SHORT = settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=CALM)
-LONG = settings(max_examples=5000, deadline=None, database=None, print_blob=True, suppress_health_check=CALM)
+LONG = settings(max_examples=3000, deadline=None, database=None, print_blob=True, suppress_health_check=CALM)
 
 
 def one_line(error):
@@ -287,7 +287,7 @@ def test_a_truncated_foreign_hdf5_image_is_refused(tmp_path, part):
 
 
 @pytest.mark.long
-@settings(LONG, max_examples=300)
+@settings(LONG, max_examples=100)
 @given(damaged(_hdf5(ARRAY)))
 def test_many_damaged_foreign_hdf5_images(tmp_path, data):
     any_image(tmp_path, ".h5", data)

@@ -142,8 +142,8 @@ def at_any_time(strike):
         fault = a.fault("") | {"rank": -1}
         process, started = a.start(fault), time.monotonic()
         # Loading the libraries is most of a short job: from the first sign of work on.
-        before = set(jobs._names(a.output))
-        while process.poll() is None and set(jobs._names(a.output)) == before:
+        before = jobs.names(a.output)
+        while process.poll() is None and jobs.names(a.output) == before:
             time.sleep(0.005)
         waited = time.monotonic() - started
         time.sleep(a.plan.share * min(2.0, waited))

@@ -5,6 +5,7 @@ directory that all attacks share, and counts how often each rank came to each mo
 """
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -167,16 +168,18 @@ class Bench:
 
 def differences(one: Path, other: Path) -> list[str]:
     """What is not the same in two output directories: names of files, datasets but for times, checksums."""
-    names = sorted(_names(one) ^ _names(other))
+    names = sorted(names(one) ^ names(other))
     found = [f"{name} is in one of them only" for name in names]
-    for name in sorted(_names(one) & _names(other)):
+    for name in sorted(names(one) & names(other)):
         if name.endswith((".h5", ".nc")):
             found += [f"{name}: {what}" for what in _compare(one / name, other / name)]
     return found
 
 
-def _names(directory):
-    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+def names(directory: Path) -> set[str]:
+    """The files below a directory, which may change while this looks."""
+    found = ((place, name) for place, _, files in os.walk(directory) for name in files)
+    return {os.path.relpath(os.path.join(place, name), directory) for place, name in found}
 
 
 def _compare(one, other):

@@ -50,7 +50,7 @@ def fill(directory):
 def read_only(directory: Path):
     """Nothing can be made or renamed in a directory; root needs more than its mode."""
     # The other ranks go on: a directory may be gone before its turn comes.
-    places = [*(p for p in directory.rglob("*") if p.is_dir()), directory]
+    places = [place for place, _, _ in os.walk(directory)][::-1]
     change, back = ("+i", "-i") if os.geteuid() == 0 else ("a-w", "u+w")
     program = "chattr" if os.geteuid() == 0 else "chmod"
     codes = [subprocess.run([program, change, place], capture_output=True).returncode for place in places]

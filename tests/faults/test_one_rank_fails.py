@@ -46,11 +46,10 @@ def test_the_whole_job_ends_with_the_traceback(bench, tmp_path, job, writer, sta
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("writer", ["mpio", "gather"])
 @pytest.mark.parametrize("job, stage, rank, count", [*SERIAL, *WRITING], ids=lambda value: str(value))
-def test_for_both_writers_on_two_and_three_ranks(bench, tmp_path, job, stage, rank, count, writer, ranks):
-    fails(bench, tmp_path, job, writer, stage, rank, count, ranks)
+def test_for_both_writers_on_three_ranks(bench, tmp_path, job, stage, rank, count, writer):
+    fails(bench, tmp_path, job, writer, stage, rank, count, 3)
 
 
 def fails(bench, tmp_path, job, writer, stage, rank, count, ranks=2):
