@@ -168,8 +168,8 @@ class Bench:
 
 def differences(one: Path, other: Path) -> list[str]:
     """What is not the same in two output directories: names of files, datasets but for times, checksums."""
-    names = sorted(names(one) ^ names(other))
-    found = [f"{name} is in one of them only" for name in names]
+    only = sorted(names(one) ^ names(other))
+    found = [f"{name} is in one of them only" for name in only]
     for name in sorted(names(one) & names(other)):
         if name.endswith((".h5", ".nc")):
             found += [f"{name}: {what}" for what in _compare(one / name, other / name)]
