@@ -39,7 +39,7 @@ from .rng import Purpose
 SMOOTHINGS = (0, 1, 2)
 # Rounds of settling, and the sweeps of each.
 ROUNDS, SWEEPS = 8, 5
-# The evidence is summed over about this many pixels at most.
+# The evidence of a candidate is summed over about this many pixels at most, the same for all candidates.
 PIXELS = 250_000
 BINS = 256
 # The noise on the image from which all chains but the first take their thresholds, in its sd.
@@ -59,7 +59,8 @@ def settle(
     values : the image, of the lattice's shape.  interval : beta is uniform on it a priori.  number : of the
     chain; all but chain 0 take their thresholds from the image with noise of their own added.
     """
-    judge = _Judge(chain, values, interval)
+    # Odd, so that the pixels are of both colours.
+    judge = _Judge(chain, values, interval, step=values.size // PIXELS | 1)
     rivals = [_Candidate(chain.pack())]
     for labels in candidates(chain.lattice, _view(chain, values, seed, number), chain.k):
         rivals.append(_Candidate(_from_labels(chain, values, labels)))
@@ -74,8 +75,9 @@ def settle(
 
 def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:
     """The approximate log evidence of the mode that a chain is in, by its state.  Over the states of a mode
-    it has an sd of up to 0.3 times the root of the number of pixels."""
-    return _Judge(chain, values, (beta, beta)).look(beta)[0]
+    it has an sd of up to 0.3 times the root of the number of pixels; of a part of them, scaled up to the
+    whole, it would be more, so all count here."""
+    return _Judge(chain, values, (beta, beta), step=1).look(beta)[0]
 
 
 def _view(chain, values, seed, number):
@@ -119,14 +121,12 @@ def neighbours(lattice: Lattice) -> np.ndarray:
 
 
 class _Judge:
-    """Runs candidates on one chain, and scores them."""
+    """Runs candidates on one chain, and scores them by every `step`-th pixel."""
 
-    def __init__(self, chain, values, interval):
-        self._chain, self._interval = chain, interval
+    def __init__(self, chain, values, interval, step):
+        self._chain, self._interval, self._step = chain, interval, step
         self._y = np.pad(values, 1).ravel()
         self._around = neighbours(chain.lattice)
-        # Odd, so that the pixels do not fall on one colour or in few columns.
-        self._step = self._y.size // PIXELS | 1
 
     def load(self, rival):
         chain = self._chain

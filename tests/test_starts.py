@@ -148,6 +148,15 @@ def test_the_score_is_of_many_pixels_where_it_is_not_of_all(monkeypatch):
     assert (chain.labels == z).mean() > 0.98
 
 
+def test_a_minor_mode_is_told_by_all_pixels(monkeypatch):
+    """A part of them, scaled up, has more noise than the threshold of the warning allows for."""
+    values = observed(discs((100, 100), (12, 9)), (0.0, 2.0, 4.0), 0.8)
+    chain = warm_chain(values, 3)
+    whole = starts.score(chain, values, 0.9)
+    monkeypatch.setattr(starts, "PIXELS", 100)
+    assert starts.score(chain, values, 0.9) == whole
+
+
 def test_equal_chains_settle_equally_and_others_differ():
     z = discs((60, 60), (9, 6))
     values, packed = observed(z, (0.0, 2.0, 4.0), 0.8), []
