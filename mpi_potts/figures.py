@@ -82,7 +82,7 @@ def beta(result: Result) -> tuple[Figure, str] | None:
     elif result.hidden:
         axes.hist(arrays["marginal/beta"], bins, density=True, color=LIGHT, label="marginal over the labels")
     if "posterior/beta" in arrays and "density/beta" not in arrays:
-        text = "particles for the last S(z)" if result.hidden else "for the observed labels"
+        text = "for the observed labels" if result.observed else "particles for the last S(z)"
         weight = arrays["posterior/weight"]
         axes.hist(
             arrays["posterior/beta"],
@@ -281,7 +281,7 @@ def iterations(result: Result) -> tuple[Figure, str] | None:
         panel.set_ylim(0.0, None)
     if resampled.any():
         axes[2].legend(loc="best")
-    if result.truth is not None and result.hidden:
+    if result.truth is not None and not result.observed:
         axes[0].axhline(result.truth.statistic, color="black", ls=":", lw=1.5, label="true S(z)")
         axes[0].legend(handles=axes[0].get_lines()[-1:], loc="best")
     axes[-1].set_xlabel("iteration of the SMC")

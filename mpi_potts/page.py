@@ -10,6 +10,7 @@ from .diagnostics import settled
 from .figures import Drawing
 from .methods.outcome import COARSE, FEW_DRAWS, flags_near
 from .report import Result
+from .summary import meaning
 
 STYLE = """
 :root { color-scheme: light; }
@@ -210,7 +211,7 @@ def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
     yield (
         "beta, mean",
         f"{found['beta_mean']:.5f}",
-        "marginal over the labels" if result.hidden else "given the labels",
+        meaning(found, arrays),
     )
     yield "beta, standard deviation", f"{found['beta_sd']:.5f}", ""
     yield "beta, median", f"{found['beta_median']:.5f}", ""

@@ -66,8 +66,13 @@ class Result:
 
     @property
     def hidden(self) -> bool:
-        """Whether the labels were hidden, so that there are draws marginal over them."""
+        """Whether the labels were hidden and there are draws marginal over them."""
         return "marginal/beta" in self.arrays
+
+    @property
+    def observed(self) -> bool:
+        """Whether the labels were observed."""
+        return _fitted(self.attributes)["image.kind"] == "labels"
 
     @cached_property
     def lattice(self) -> Lattice:

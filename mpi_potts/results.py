@@ -14,15 +14,15 @@ from .commands import simulate
 from .diagnostics import settled
 from .errors import InputError
 from .parallel import Comm, on_root
-from .summary import Summary, given_labels, quoted
+from .summary import Summary, given_labels, meaning, quoted
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
     """What a fit found.  Of n draws, k labels and an image of some shape; None where there is no such thing.
 
-    beta, weight  : (n,) the posterior of beta to quote: marginal over the labels of a hidden image, else for
-                    the observed labels; the weights sum to 1
+    beta, weight  : (n,) the posterior of beta to quote: marginal over the labels of a hidden image (without
+                    final sweeps, for the last S(z)), else for the observed labels; the weights sum to 1
     summary       : its mean, sd, low and high (95 %), median, ess and rhat
     particles     : the summary of the particles for the last S(z), as in the paper (arrays["posterior/beta"])
     mu, sigma     : (n, k) mean and sd of the noise of every label
@@ -75,12 +75,11 @@ class Result:
 
 
 def _page(result) -> Iterator[str]:
-    hidden = result.labels is not None
     yield f"{result.method}: {result.stopped_because}"
-    yield f"beta, {'marginal over the labels' if hidden else 'for the observed labels'}  {result.summary}"
+    yield f"beta, {meaning(result.attributes, result.arrays)}  {result.summary}"
     if result.particles is not None:
         yield f"beta, particles for the last S  {result.particles}"
-    for j in range(result.mu.shape[1] if hidden else 0):
+    for j in range(0 if result.mu is None else result.mu.shape[1]):
         mu, sigma = result.mu[:, j], result.sigma[:, j]
         share = result.probability[result.labels >= 0, j].mean(dtype=np.float64)
         yield (

@@ -5,6 +5,7 @@ smallest values whose weighted distribution function reaches its ends.  What a r
 posterior to quote is never computed again.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,14 @@ def quoted(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> S
     numbers = (attributes[f"beta_{name}"] for name in ("mean", "sd", "low", "median", "high", "ess"))
     rhat = arrays["diagnostics/beta"][0] if "diagnostics/beta" in arrays else np.nan
     return Summary(*numbers, float(rhat))
+
+
+def meaning(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """What the posterior to quote is of; an SMC of a hidden image without final sweeps has particles only."""
+    if "marginal/beta" in arrays:
+        return "marginal over the labels"
+    hidden = json.loads(attributes["settings"])["image.kind"] == "observations"
+    return "particles for the last S" if hidden else "for the observed labels"
 
 
 def given_labels(arrays: Mapping[str, np.ndarray]) -> Summary | None:

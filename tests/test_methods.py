@@ -8,6 +8,7 @@ from method_cases import CONTINUED, TINY, Impatient, sets
 from mpi_potts import config, fit_file, quadrature, regression, store
 from mpi_potts.binding import ARRAYS, Binding
 from mpi_potts.commands import fit
+from mpi_potts.commands.inspect import describe
 from mpi_potts.control import Control
 from mpi_potts.errors import InputError, Interrupted
 from mpi_potts.exact import Exact
@@ -18,6 +19,7 @@ from mpi_potts.methods.observed import ObservedLabels
 from mpi_potts.methods.problem import Problem, needs_binding
 from mpi_potts.parallel import ALONE
 from mpi_potts.pseudolikelihood import Pseudolikelihood
+from mpi_potts.results import result_of
 
 GRID = np.linspace(0.0, 1.3, 2601)
 FEW = {"exchange.iterations": 1200, "exchange.burn_in": 200, "exchange.auxiliary_sweeps": 30}
@@ -265,6 +267,8 @@ def test_smc_with_pseudo_data_fits_a_hidden_image_without_a_binding_function(tmp
     assert not (tmp_path / "out" / "binding.h5").exists()
     assert "marginal/beta" not in arrays and attributes["binding"] == ""
     assert abs(arrays["posterior/weight"].sum() - 1.0) < 1e-12
+    assert "beta, particles for the last S  " in str(result_of(attributes, arrays))
+    assert "beta, particles for the last S  " in describe(tmp_path / "out" / "result.h5")
 
 
 @pytest.mark.parametrize("method, kind, keys", CONTINUED)

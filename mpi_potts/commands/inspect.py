@@ -11,7 +11,7 @@ from .. import parallel, store
 from ..diagnostics import effective_size, split_rhat
 from ..errors import InputError
 from ..series import FLAG_DISAGREE, FLAG_SHORT
-from ..summary import given_labels, of_chains, quoted
+from ..summary import given_labels, meaning, of_chains, quoted
 from . import file_of
 
 FEW = 1 << 20  # values: datasets up to this size are summarised, larger ones only named
@@ -96,8 +96,7 @@ def _posteriors(attributes, arrays):
     """beta as `run` prints it: the posterior to quote, and the particles for the last S(z)."""
     if "beta_mean" not in attributes:
         return
-    of_what = "marginal over the labels" if "marginal/beta" in arrays else "for the observed labels"
-    yield f"beta, {of_what}  {quoted(attributes, arrays)}"
+    yield f"beta, {meaning(attributes, arrays)}  {quoted(attributes, arrays)}"
     particles = given_labels(arrays)
     if particles is not None:
         yield f"beta, particles for the last S  {particles}"
