@@ -244,9 +244,9 @@ def test_changes_are_of_one_method_and_extrapolated(tmp_path):
     assert "exchange ran at reduced size: without study.changes it simulates 2.088e+05 times" in text
     assert "smc-abc-pseudo ran at reduced size: without study.changes it simulates 9.308 times" in text
     assert text.count("extrapolated, not measured") == 2
-    # At the end of 3 iterations each.
+    # The particles of each are simulated at the start, in 3 iterations, and in 10 steps after them.
     found = re.search(r"9.308 times the sweeps, about (\S+) CPU seconds for each iteration", text)
-    expected = 9.3077 * arrays["smc-abc-pseudo particles/cpu/seconds"].mean() / 3.0
+    expected = 9.3077 * arrays["smc-abc-pseudo particles/cpu/seconds"].mean() / 14.0
     assert float(found[1]) == pytest.approx(expected, rel=5e-3)
 
 

@@ -21,6 +21,7 @@ from ..errors import InputError, Interrupted
 from ..image import lattice_of
 from ..lattice import Lattice
 from ..methods.problem import check_method, needs_binding
+from ..methods.smc import SETTLE
 from ..methods.study_fit import Listener, Study, compile_all, fit_one
 from ..parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
 from ..progress import Progress
@@ -226,17 +227,19 @@ def notes(plan: Study, rows: list[Scores]) -> Iterator[str]:
             seconds, per = factor * row.cpu_seconds, "an image"
             if kind_of(method).startswith("smc"):
                 # How many iterations there would be is not known.
-                seconds, per = seconds / _iterations(plan, method), "for each iteration of the SMC"
+                seconds, per = seconds / _rounds(plan, method), "for each iteration of the SMC"
             yield (
                 f"{method} ran at reduced size: without study.changes it simulates {factor:.4g} times the "
                 f"sweeps, about {seconds:.3g} CPU seconds {per} (extrapolated, not measured)."
             )
 
 
-def _iterations(plan, method) -> float:
-    """Iterations of a method, in the mean of all images."""
+def _rounds(plan, method) -> float:
+    """How often an SMC simulated for all its particles, in the mean of all images: at its start, in each
+    iteration, and for a hidden image in the steps after the last."""
     numbers = range(plan.config.simulate.images)
-    return float(np.mean([plan.read(n, method, ())[0]["iterations"] for n in numbers]))
+    iterations = np.mean([plan.read(n, method, ())[0]["iterations"] for n in numbers])
+    return float(1 + iterations + SETTLE * (plan.config.image.kind == "observations"))
 
 
 def simulated(config: Config, name: str) -> float:
