@@ -59,7 +59,7 @@ class ImageKeys:
     )
     band: int | None = key(Integer(1), None, "band of a multi-band image, counted from 1")
     ndvi: Ndvi | None = key(
-        Table(Ndvi), None, "instead of band: (nir - red) / (nir + red); nodata where both are 0"
+        Table(Ndvi), None, "instead of band: (nir - red) / (nir + red); nodata where nir + red is 0"
     )
     crop: tuple[int, ...] | None = key(
         Items(Integer(0), (4, 6)), None, "rows from, to, columns from, to (planes from, to); 'to' is left out"

@@ -2,8 +2,9 @@
 
 A small number C of chains of (z, mu, sigma) run on the ranks, chain c on rank c mod size.  The SMC follows
 the statistic S(z) of chain 0, as in the paper: before each iteration every chain makes one sweep for each of
-`label_sweeps` values of beta, drawn by weight from the particles.  The others start differently and see the
-same particles; they tell whether the answer depends on the start.
+`label_sweeps` values of beta, drawn by weight from the particles, or, while these are far from what the
+chain's own S(z) says of beta, as `guide` has it.  The others start differently and see the same particles;
+they tell whether the answer depends on the start.
 
 After the SMC every chain is on its own, and the pairs (beta, z) sample the joint posterior: a `Phase` says
 how beta moves.  In the final phase of the SMC beta is drawn from p(beta | S(z)) before each sweep; the
