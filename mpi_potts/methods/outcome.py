@@ -177,7 +177,8 @@ def _minor_modes(behind, sites):
         numbers, least = ", ".join(str(n + 1) for n in worse), behind[worse].min()
         yield (
             f"some chains are in a minor mode: {numbers} of {behind.size}, whose approximate log evidence is "
-            f"{least:.0f} or more behind the best; do not quote the chains together, try another seed or fewer labels"
+            f"{least:.0f} or more behind the best; do not quote the chains together, "
+            f"try another seed or fewer labels"
         )
 
 
