@@ -172,7 +172,9 @@ class SmcKeys:
         Number(0.0, 1.0, False, True), 0.015, "stop when fewer proposals are accepted"
     )
     max_iterations: int = key(Integer(1), 200, "stop after this many iterations")
-    label_sweeps: int = key(Integer(1), 1000, "sweeps of the label chain in each iteration")
+    label_sweeps: int = key(
+        Integer(1), 1000, "sweeps of the label chain in an iteration; a tenth where guided"
+    )
     warm_up: int = key(Integer(0), 100, "sweeps of the label chain at beta = 0 before the first iteration")
     min_epsilon: float = key(Number(0.0), 0.5, "stop when the tolerance reaches this floor")
     noise_floor: float = key(
