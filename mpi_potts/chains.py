@@ -170,11 +170,15 @@ def _numbers(comm, rows):
     return order[first : first + len(rows)], len(order)
 
 
+class OfAnother(InputError):
+    """A file of another lattice, number of labels, sampler or seed."""
+
+
 def check_identity(path: Path, attributes: dict[str, Any], identity: dict[str, Any]) -> None:
     """Refuse a file of another lattice, number of labels, sampler or seed."""
     for name in ("shape", "neighbourhood", *IDENTITY):
         if attributes.get(name) != identity[name]:
-            raise InputError(
+            raise OfAnother(
                 f"{path}: computed for {name} = {attributes.get(name)}, but the input has "
                 f"{identity[name]}; use another output, or --fresh to start over"
             )

@@ -1,9 +1,9 @@
 """When to stop: the clock first, signals second.
 
 `--max-hours` is counted from the start of the program.  Some sites deliver no signal before they kill a job,
-so the clock alone must be enough; SIGUSR1 and SIGTERM, where they come, only raise a flag that is looked at
-between sweeps.  They may reach some ranks only: whoever stops on a flag must make the ranks agree
-(`Control.agreed`).
+so the clock alone must be enough; SIGUSR1, SIGTERM and ctrl-C, where they come, only raise a flag that is
+looked at between sweeps; a second ctrl-C ends the program at once.  They may reach some ranks only: whoever
+stops on a flag must make the ranks agree (`Control.agreed`).
 """
 
 import os
@@ -20,7 +20,7 @@ from .parallel import Comm, agree
 RESERVE = 0.05
 LONGEST_RESERVE = 120.0
 
-_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
+_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 
 def _process_age() -> float:
@@ -58,7 +58,10 @@ class Control:
             signal.signal(number, handler)
 
     def _note(self, number, _frame):
-        self.signalled = signal.Signals(number).name
+        name = signal.Signals(number).name
+        if number == signal.SIGINT and self.signalled == name:
+            raise KeyboardInterrupt
+        self.signalled = name
 
     @property
     def late(self) -> bool:

@@ -63,13 +63,14 @@ def _attributes(settings: dict[str, Any]) -> dict[str, Any]:
 
 def check_settings(path: Path, attributes: dict[str, Any], settings: dict[str, Any]) -> None:
     """Refuse a file of another input, naming the first thing that differs."""
-    found = json.loads(attributes.get("settings", "{}"))
-    for name, value in json.loads(json.dumps(settings)).items():
-        if found.get(name) != value:
-            raise InputError(
-                f"{path}: was made with {name} = {found.get(name)}, the input has {value}; "
-                f"use another output, or --fresh to start over"
-            )
+    found, wanted = json.loads(attributes.get("settings", "{}")), json.loads(json.dumps(settings))
+    # The priors of the noise last: they may follow from the image, and have a number for each label.
+    for name in sorted(wanted, key=lambda name: name.startswith("prior.")):
+        if found.get(name) != wanted[name]:
+            differs = f"was made with {name} = {found.get(name)}, the input has {wanted[name]}"
+            if name == "image":  # of which only a digest is known
+                differs = "was made of an image with other values than the one that the input names"
+            raise InputError(f"{path}: {differs}; use another output, or --fresh to start over")
 
 
 def write_checkpoint(

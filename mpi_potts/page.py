@@ -248,6 +248,8 @@ def _flagged(result):
     binding, found = result.binding, result.attributes
     near = flags_near(binding, found["beta_low"], found["beta_high"], found["beta_sd"])
     flagged = f"{np.count_nonzero(binding.flag)} of {binding.beta.size}"
+    if near.size == 0:
+        return flagged, "no beta of the grid lies near the posterior: more precompute.points would help"
     return flagged, f"{np.count_nonzero(near)} of the {near.size} near the posterior"
 
 

@@ -6,6 +6,7 @@ import re
 import h5py
 import numpy as np
 import pytest
+from fitting import image_of, write_input
 from launch import ROOT, launch
 from mpi4py import MPI
 from numba import njit
@@ -393,3 +394,22 @@ def test_an_error_on_one_rank_shows_its_traceback_and_ends_all(tmp_path):
     ended = launch(["doctor"], ranks=2, PYTHONPATH=path)
     assert ended.code not in (0, 2, 75)
     assert "rank one is broken" in ended.stderr and "rank 1" in ended.stderr
+
+
+def test_run_fresh_starts_over_with_what_is_its_own_and_keeps_what_is_shared(tmp_path, capfd):
+    _, values = image_of(0.8, [-2.0, 2.0], [0.6, 0.6], shape=(8, 9))
+    path = write_input(tmp_path, values, labels=2, final_sweeps=20, max_iterations=2)
+    short = ["--set", "precompute.points=6", "--set", "precompute.iterations=40"]
+    short += ["--set", "precompute.burn_in=10", "--quiet", "--output", str(tmp_path / "out")]
+    command = ["run", str(path), *short]
+    assert program.main(command) == 0
+    other = [*command, "--set", "seed=6"]
+    assert program.main(other) == 2
+    assert "computed for seed = 5" in capfd.readouterr().err
+    assert program.main([*other, "--fresh"]) == 0
+    assert store.read(tmp_path / "out" / "binding.h5", "mpi_potts binding", 1)[0]["seed"] == 6
+    shared = tmp_path / "out" / "binding.h5"
+    before = shared.read_bytes()
+    elsewhere = ["--fresh", "--set", f"precompute.file='{shared}'", "--set", "seed=7"]
+    assert program.main([*command, *elsewhere]) == 2
+    assert shared.read_bytes() == before

@@ -69,7 +69,7 @@ def test_a_launcher_of_another_mpi_is_refused(monkeypatch, name):
     parallel.check_launcher(parallel.ALONE)
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT])
 def test_a_signal_raises_a_flag_and_the_handler_is_put_back(number):
     before = signal.getsignal(number)
     with control.Control() as asked:
@@ -78,6 +78,12 @@ def test_a_signal_raises_a_flag_and_the_handler_is_put_back(number):
         assert asked.stop and asked.agreed(parallel.ALONE)
         assert number.name in str(asked.interrupted("a part"))
     assert signal.getsignal(number) is before
+
+
+def test_a_second_interrupt_from_the_keyboard_ends_at_once():
+    with control.Control(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_the_clock_stops_before_the_hours_are_over(monkeypatch):

@@ -82,6 +82,7 @@ def summarise(array: np.ndarray) -> str:
 
 
 def _short(value):
+    value = f"{value:.6g}" if isinstance(value, float) else value
     text = " ".join(str(value).split())
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 

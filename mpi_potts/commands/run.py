@@ -3,6 +3,9 @@
 from ..config import Config
 from ..control import Control
 from ..fit_file import Paths
+from ..lattice import Lattice
+from ..methods.precompute import Paths as BindingPaths
+from ..methods.precompute import Task, belongs
 from ..methods.problem import Problem, needs_binding
 from ..parallel import Comm, on_root
 from . import fit, precompute, report
@@ -11,10 +14,19 @@ from . import fit, precompute, report
 def execute(comm: Comm, config: Config, options) -> int:
     config, image, lattice = on_root(comm, fit.load, config)
     with Control(options.max_hours) as control:
-        # --fresh starts the fit over; a binding function that answers the input is always worth keeping.
         binding = None
         if needs_binding(config):
-            binding = precompute.obtain(comm, config, lattice, control, options.quiet)
+            fresh = options.fresh and on_root(comm, _of_another, config, lattice)
+            binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
         fit.say(comm, fit.fit_image(comm, Problem(config, image, lattice, binding), control, options))
     report.after(comm, Paths(config.output).result)
     return 0
+
+
+def _of_another(config: Config, lattice: Lattice) -> bool:
+    """Whether --fresh starts the binding function over too.
+
+    One that answers the input is always worth keeping, and one that other images may share is never removed.
+    """
+    own = config.precompute.file is None
+    return own and not belongs(Task.of(config, lattice), BindingPaths.of(config))

@@ -41,7 +41,8 @@ def execute(comm, config: Config, options) -> int:
     parallel.warm_up(comm, lambda: _small_simulation(config, lattice))
     _make_all(comm, config, lattice, jobs, writer, options)
     if comm.rank == 0 and not options.quiet:
-        print(f"{config.simulate.images} images in {config.output}")
+        last = config.simulate.images - 1
+        print(f"{config.output / 'image_000.h5'}{f' to image_{last:03d}.h5' if last else ''}: written")
     return 0
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from .. import binding_file, files, rng, series, store
 from ..chains import (
     Chain,
+    OfAnother,
     Row,
     Source,
     check_identity,
@@ -127,6 +128,16 @@ class Task:
         return same and np.array_equal(beta, self.beta)
 
 
+def belongs(task: Task, paths: "Paths") -> bool:
+    """Whether all that is there of a binding function is of this task's lattice, k, sampler and seed."""
+    try:
+        task.answered_by(paths.binding)
+        _find_sources(task, paths)
+    except OfAnother:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Paths:
     """The files of one binding function, all beside each other."""
@@ -219,7 +230,10 @@ def compute(
     warm_up(comm, lambda: _warm_up(sampler, task))
     part = Part(comm, task, paths, sampler, config)
     total = sum(task.iterations - row.chains[kind].done for row in todo for kind in task.kinds)
+    there = 1.0 - total / max(1, task.iterations * len(task.kinds) * len(todo + finished))
     with Progress(comm, "precompute", total * comm.size, "sweeps", quiet) as progress:
+        if total and there:
+            progress.say(f"going on: {100 * there:.0f} % of the sweeps are there, the rest follows")
         if redone:
             progress.say(f"{redone} betas are simulated again: the labels to go on from were not kept")
         _work(comm, simulate(sampler, task, todo), part, control, progress)
