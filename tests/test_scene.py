@@ -28,7 +28,7 @@ iterations = 300
 burn_in = 100
 [fit]
 final_sweeps = 400
-final_burn_in = 100
+final_burn_in = 4000
 [smc]
 particles = 1000
 replicates = 50
