@@ -65,7 +65,7 @@ def check_settings(path: Path, attributes: dict[str, Any], settings: dict[str, A
     """Refuse a file of another input, naming the first thing that differs."""
     found, wanted = json.loads(attributes.get("settings", "{}")), json.loads(json.dumps(settings))
     # The priors of the noise last: they may follow from the image, and have a number for each label.
-    for name in sorted(wanted, key=lambda name: name.startswith("prior.")):
+    for name in sorted(wanted, key=lambda name: name in ("prior.mean", "prior.variance")):
         if found.get(name) != wanted[name]:
             differs = f"was made with {name} = {found.get(name)}, the input has {wanted[name]}"
             if name == "image":  # of which only a digest is known
