@@ -7,6 +7,7 @@ for; `Fit` is what the driver and the outcome ask of a method.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,16 +166,14 @@ class Problem:
 
     def chains(self, comm: Comm, width: int = 0) -> LabelChains:
         """The chains of this rank at their start; those of observed labels stand still."""
-        config = self.config
+        config, k = self.config, 0
 
-        def observed(number):
+        def make(number):
             return ObservedLabels(self.image.labels, self.statistic)
 
-        def hidden(number):
-            return self.label_chain(number, team)
-
-        team = label_team(comm, config, self.lattice)
-        make, k = (hidden, config.model.labels) if self.hidden else (observed, 0)
+        if self.hidden:
+            k = config.model.labels
+            make = partial(self.label_chain, team=label_team(comm, config, self.lattice))
         return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width)
 
     def sampler(self, comm: Comm, name: str = "swendsen-wang") -> Sampler:

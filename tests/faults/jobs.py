@@ -24,6 +24,13 @@ from mpi_potts.methods.simulate import simulate_image
 CHILD = Path(__file__).with_name("child.py")
 PATIENCE = 300  # seconds, for any one run: only a job that hangs reaches it
 
+GRID = """
+[precompute]
+grid = "regular"
+points = 7
+iterations = 14
+burn_in = 4
+"""
 INPUT = """
 seed = 5
 [image]
@@ -32,11 +39,6 @@ path = "image.npy"
 beta = [0.0, 1.3]
 mean = { mean = 0.0, sd = 10.0 }
 variance = { shape = 1.0, scale = 0.1 }
-[precompute]
-grid = "regular"
-points = 7
-iterations = 14
-burn_in = 4
 [fit]
 chains = 2
 final_sweeps = 40
@@ -62,11 +64,6 @@ shape = [9, 9]
 beta = [0.0, 1.2]
 mean = { mean = [-2.0, 0.0, 2.0], sd = 0.1 }
 variance = { shape = 50.0, scale = 32.0 }
-[precompute]
-grid = "regular"
-points = 7
-iterations = 14
-burn_in = 4
 [fit]
 final_sweeps = 20
 final_burn_in = 4
@@ -126,8 +123,8 @@ class Bench:
         lattice = Lattice((10, 11), "first", None)
         _, values = simulate_image(lattice, 3, 0.8, np.array([-1.0, 0.0, 1.0]), np.full(3, 0.4), 11, 0, 200)
         np.save(self.directory / "image.npy", values)
-        (self.directory / "input.toml").write_text(INPUT)
-        (self.directory / "study.toml").write_text(STUDY)
+        (self.directory / "input.toml").write_text(INPUT + GRID)
+        (self.directory / "study.toml").write_text(STUDY + GRID)
 
     def reference(self, name: str, writer: str) -> Path:
         """The output of the undisturbed run."""
