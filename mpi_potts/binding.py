@@ -15,13 +15,13 @@ extrapolated.
 """
 
 import hashlib
-import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from . import arithmetic
 from .errors import InputError
 from .lattice import half_offsets
 from .smooth import Estimates, Smooth
@@ -109,7 +109,7 @@ class Binding:
         steps = own[:-1, None] + np.diff(own)[:, None] * (np.arange(pieces) / pieces)
         nodes = np.append(steps.ravel(), own[-1])
         mean, sd = self.moments(nodes)
-        return np.stack([nodes, self.log_normaliser(nodes), mean, sd**2])
+        return np.stack([nodes, self.log_normaliser(nodes), mean, sd * sd])
 
     @cached_property
     def digest(self) -> str:
@@ -127,7 +127,7 @@ class Binding:
 
     @property
     def _origin(self):
-        return self.sites * math.log(self.labels) if self.beta[0] == 0.0 else 0.0
+        return self.sites * arithmetic.log(self.labels) if self.beta[0] == 0.0 else 0.0
 
     @cached_property
     def _curve(self):
@@ -138,23 +138,23 @@ class Binding:
     def _estimates(self):
         """What the smooth form is fitted to: estimates, with errors that do not follow their own noise."""
         step = 2.0 * len(half_offsets(len(self.shape), self.neighbourhood))
-        mean, variance = self.mean.copy(), self.sd**2
+        mean, variance = self.mean.copy(), self.sd * self.sd
+        mean_variance, sd_variance = self.mean_se * self.mean_se, self.sd_se * self.sd_se
         moved = variance > 0.0
         # S that never moved in n sweeps has errors of the order 1/n.
         rare = np.minimum(1.0, np.maximum(self.mean_se / step, 1e-12))
-        mean_relative = _steady(
-            np.where(moved, self.mean_se**2 / np.where(moved, variance, 1.0), rare), moved
-        )
+        mean_relative = _steady(np.where(moved, mean_variance / np.where(moved, variance, 1.0), rare), moved)
         variance_relative = _steady(
-            np.where(moved, 4 * self.sd_se**2 / (2 * variance + step**2), rare), moved
+            np.where(moved, 4 * sd_variance / (2 * variance + step * step), rare), moved
         )
         # Where the starts disagree, the errors are those of the two phases and belong to that point alone.
         split = self.flag & 1 > 0
-        mean_absolute = np.where(split | ~moved, self.mean_se**2, 0.0)
-        variance_absolute = np.where(split, 4 * variance * self.sd_se**2, 0.0)
+        mean_absolute = np.where(split | ~moved, mean_variance, 0.0)
+        variance_absolute = np.where(split, 4 * variance * sd_variance, 0.0)
         if self.beta[0] == 0.0:
             # Independent labels: exact, so with errors that are nothing beside the others.
-            mean[0], variance[0] = self.edges / self.labels, self.edges * (self.labels - 1) / self.labels**2
+            mean[0] = self.edges / self.labels
+            variance[0] = self.edges * (self.labels - 1) / (self.labels * self.labels)
             mean_relative[0], variance_relative[0] = 1e-10, 1e-8
             mean_absolute[0] = variance_absolute[0] = 0.0
         return Estimates(
@@ -190,7 +190,7 @@ def _steady(values, seen):
     own = np.maximum(values[known], 1e-12)
     medians = np.median(sliding_window_view(np.pad(own, 3, mode="edge"), 7), axis=1)
     steady = np.where(own > 3.0 * medians, own, medians)
-    return np.exp(np.interp(np.arange(len(values)), known, np.log(steady)))
+    return arithmetic.exp(np.interp(np.arange(len(values)), known, arithmetic.log(steady)))
 
 
 class Linear:
@@ -205,8 +205,9 @@ class Linear:
         # Each mean enters the integral with half the length of its two intervals; the last of them with its
         # own.
         before, after = np.append(0.0, step), np.append(step, 0.0)
-        full = np.append(0.0, np.cumsum(((before + after) / 2 * mean_se) ** 2))
-        self.error = np.sqrt(full[:-1] + (before / 2 * mean_se) ** 2)
+        inner, last = (before + after) / 2 * mean_se, before / 2 * mean_se
+        full = np.append(0.0, np.cumsum(inner * inner))
+        self.error = np.sqrt(full[:-1] + last * last)
 
     def moments(self, beta):
         left, t = self._locate(beta)
@@ -217,7 +218,7 @@ class Linear:
         """Those of the two neighbouring estimates as weighted; the error of the chord is not included."""
         left, t = self._locate(beta)
         right = np.minimum(left + 1, self.beta.size - 1)
-        return tuple(np.hypot((1 - t) * se[left], t * se[right]) for se in (self.mean_se, self.sd_se))
+        return tuple(arithmetic.hypot((1 - t) * se[left], t * se[right]) for se in (self.mean_se, self.sd_se))
 
     def log_normaliser(self, beta):
         left, _ = self._locate(beta)

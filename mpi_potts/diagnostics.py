@@ -10,11 +10,9 @@ close to 1 where all halves sample one distribution.  It is taken of normal scor
 others 2021), so that a long tail or a single outlier cannot hide a disagreement.
 """
 
-from statistics import NormalDist
-
 import numpy as np
 
-from . import series
+from . import arithmetic, series
 
 # Above this, chains disagree (Vehtari and others 2021 recommend 1.01 for publication; at the few hundred
 # effective draws of a short final phase chance alone passes that, so the flag is raised at the older 1.05).
@@ -57,6 +55,5 @@ def _normal_scores(values: np.ndarray) -> np.ndarray:
     """Normal quantiles of the ranks; equal values share the mean of their ranks."""
     _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
     rank = np.cumsum(count) - (count - 1) / 2.0
-    quantile = NormalDist().inv_cdf
-    scores = np.array([quantile((r - 0.375) / (values.size + 0.25)) for r in rank])
+    scores = arithmetic.normal_quantile((rank - 0.375) / (values.size + 0.25))
     return scores[inverse].reshape(values.shape)

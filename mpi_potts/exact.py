@@ -18,11 +18,11 @@ The counts are integers of up to n log2(k) bits: they are found modulo several p
 Chinese remainder theorem, so that g sums to k^n exactly.
 """
 
-import math
 from functools import cached_property
 
 import numpy as np
 
+from . import arithmetic
 from .errors import InputError
 from .lattice import Lattice
 
@@ -44,7 +44,7 @@ def count_labellings(lattice: Lattice, labels: int) -> list[int]:
         raise InputError(f"the exact distribution on {lattice.sites} sites: at most {_SITES} is accepted")
     steps = _plan(lattice)
     _refuse_too_large(lattice, labels, steps)
-    moduli = _primes(lattice.sites * math.log2(labels) + 1)
+    moduli = _primes(lattice.sites * (labels - 1).bit_length() + 1)
     tables = {}
     residues = [_count_modulo(lattice, labels, steps, tables, p) for p in moduli]
     return [_remainder(row, moduli) for row in zip(*residues)]
@@ -60,7 +60,7 @@ class Exact:
 
     @cached_property
     def _log_counts(self):
-        return np.array([math.log(g) if g else -np.inf for g in self.counts])
+        return np.array([_log_integer(g) if g else -np.inf for g in self.counts])
 
     @cached_property
     def _values(self):
@@ -74,19 +74,20 @@ class Exact:
     def log_normaliser(self, beta) -> np.ndarray:
         """log C(beta), for beta of any shape."""
         terms, top = self._log_terms(beta)
-        return top[..., 0] + np.log(np.exp(terms - top).sum(axis=-1))
+        return top[..., 0] + arithmetic.log(arithmetic.exp(terms - top).sum(axis=-1))
 
     def probabilities(self, beta) -> np.ndarray:
         """P(S = s | beta), shape of beta + (edges + 1,)."""
         terms, top = self._log_terms(beta)
-        weights = np.exp(terms - top)
+        weights = arithmetic.exp(terms - top)
         return weights / weights.sum(axis=-1, keepdims=True)
 
     def moments(self, beta) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of S given beta."""
         p = self.probabilities(beta)
-        mean = p @ self._values
-        return mean, np.sqrt((p * (self._values - mean[..., None]) ** 2).sum(axis=-1))
+        mean = (p * self._values).sum(axis=-1)
+        deviation = self._values - mean[..., None]
+        return mean, np.sqrt((p * deviation * deviation).sum(axis=-1))
 
     def posterior(self, statistic: int, beta: np.ndarray) -> np.ndarray:
         """(m,) density of beta given S(z), on the ascending grid `beta`, for a uniform prior over it."""
@@ -94,8 +95,14 @@ class Exact:
         if not 0 <= statistic < len(self.counts) or not self.counts[statistic]:
             raise InputError(f"S(z) = {statistic}: no labelling of this lattice has that many like pairs")
         log_density = beta * statistic - self.log_normaliser(beta)
-        density = np.exp(log_density - log_density.max())
+        density = arithmetic.exp(log_density - log_density.max())
         return density / np.sum((density[1:] + density[:-1]) * np.diff(beta) / 2)
+
+
+def _log_integer(number):
+    """The logarithm of an integer of any size."""
+    beyond = max(0, number.bit_length() - 1000)
+    return arithmetic.log(float(number >> beyond)) + beyond * arithmetic.log(2.0)
 
 
 def _neighbours(lattice):

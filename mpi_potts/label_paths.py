@@ -12,7 +12,8 @@ import numpy as np
 from . import rng
 from .kernels import chain as plane_chain
 from .kernels import chequerboard, general
-from .kernels.chequerboard_data import add_blocks, parameters
+from .kernels.chequerboard_data import parameters, prepare
+from .kernels.label_sums import references
 from .lattice import Lattice
 from .threads import Team
 
@@ -48,7 +49,7 @@ class Plane:
     def __init__(self, lattice, k, image):
         self.layout = chequerboard.layout(lattice, k)
         self.place = (self.layout.absent, *self.layout.geometry)
-        self.y = self.layout.scatter(image.astype(np.float32), 0.0)
+        self.data = prepare(self.layout, image)
 
     def load(self, labels):
         self.state = chequerboard.from_labels(self.layout, labels)
@@ -59,14 +60,14 @@ class Plane:
         return chequerboard.to_labels(self.layout, self.state)
 
     def run(self, betas, *rest):
-        plane_chain.run(self.state, self.place, self.y, betas, *rest)
+        plane_chain.run(self.state, self.place, self.data, betas, *rest)
 
     def final(self, last, surrogate, path, mean, sd, prior, in_order, streams, first, *trace_and_count):
         *trace, count = trace_and_count
         counts = self._counts() if count else np.empty((4, 0, self.state.shape[1]), np.uint32)
         noise = mean, sd, prior, in_order, streams
         plane_chain.final(
-            self.state, self.place, self.y, last, surrogate, path, *noise, first, *trace, counts
+            self.state, self.place, self.data, last, surrogate, path, *noise, first, *trace, counts
         )
 
     def count(self):
@@ -103,19 +104,21 @@ class SharedPlane(Stepwise, Plane):
     def __init__(self, lattice, k, image, team):
         super().__init__(lattice, k, image)
         self.team, self.blocks = team, 2 * self.place[-1]
-        self.sums, self.totals = np.empty((self.blocks, k, 3)), np.empty((k, 3))
         self.table = plane_chain.identity()
 
     def step(self, beta, mean, sd, prior, in_order, streams, number):
-        noise, key = parameters(mean, sd), rng.key(streams[0], number)
-        self.totals[:] = 0.0
-        for colour in range(2):
-            arguments = self.state, self.place, self.y, beta, noise, key, self.sums, colour
-            like = self.team.share(self.blocks, partial(plane_chain.half, *arguments))
-            add_blocks(self.sums, self.totals)
+        scale = float(self.data[1])
+        noise, reference = parameters(mean, sd), references(mean, scale)
+        arguments = self.state, self.place, self.data, beta, noise, reference, rng.key(streams[0], number)
+        halves = [
+            self.team.share(self.blocks, partial(plane_chain.half, *arguments, colour)) for colour in range(2)
+        ]
+        sums = sum(part for half in halves for _, part in half)
         rest = *rng.key(streams[1], number), self.state, self.table
-        plane_chain.settle_noise(self.totals, noise[0], prior, in_order, mean, sd, *rest)
-        return sum(like)
+        plane_chain.settle_noise(
+            *plane_chain.in_units(sums, reference, scale), prior, in_order, mean, sd, *rest
+        )
+        return sum(like for like, _ in halves[1])
 
     def _tally(self):
         self.team.share(self.state.shape[1], partial(plane_chain.tally, self.state, self.recent))
@@ -145,7 +148,7 @@ class General(Stepwise):
         k0, k1 = rng.key(streams[1], number)
         table = plane_chain.identity()
         plane_chain.settle_noise(
-            totals, np.zeros(self.k, np.float32), prior, in_order, mean, sd, k0, k1, self.state, table
+            totals, np.zeros(self.k), prior, in_order, mean, sd, k0, k1, self.state, table
         )
         return s
 

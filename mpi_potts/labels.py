@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import rng
+from . import arithmetic, rng
 from .errors import InputError
 from .label_paths import path
 from .lattice import Lattice
@@ -84,7 +84,7 @@ class LabelChain:
     def _start(self, y, stream, chain):
         """Labels by quantiles of the jittered observations; the noise is that of the labels."""
         k = self.k
-        size = np.exp(UNEVEN * rng.normals(stream, START, k)) if chain > 0 else np.ones(k)
+        size = arithmetic.exp(UNEVEN * rng.normals(stream, START, k)) if chain > 0 else np.ones(k)
         cuts = np.cumsum(size)[:-1] / size.sum()
         jittered = y + JITTER * rng.normals(stream, START + 1, y.size)
         group = np.searchsorted(np.quantile(jittered, cuts), jittered, side="right")
@@ -93,8 +93,8 @@ class LabelChain:
         number = np.bincount(z, minlength=k)
         total, square = (np.bincount(z, weights=w, minlength=k) for w in (y, y * y))
         self._mean = total / np.maximum(number, 1)
-        spread = square / np.maximum(number, 1) - self._mean**2
-        self._sd = np.sqrt(np.maximum(spread, 1.0 / k**2))
+        spread = square / np.maximum(number, 1) - self._mean * self._mean
+        self._sd = np.sqrt(np.maximum(spread, 1.0 / (k * k)))
         self._load(z.astype(np.uint8))
 
     def _load(self, labels):

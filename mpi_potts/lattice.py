@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from . import arithmetic
 from .errors import InputError
 
 NEIGHBOURHOODS = ("first", "second")
@@ -131,7 +132,8 @@ class Lattice:
     def transition(self, labels: int) -> float:
         """beta_crit: exactly log(1 + sqrt(k)) in the plane with first-order neighbours, else an estimate."""
         a, b = _TRANSITION[self.dimensions, self.neighbourhood]
-        return math.log1p(a * labels**b)
+        power = math.sqrt(labels) if b == 0.5 else arithmetic.power(float(labels), b)
+        return arithmetic.log1p(a * power)
 
     def first_order_transition(self, labels: int) -> bool:
         """Whether S jumps at beta_crit, so that chains from different starts may not meet."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import files
+from . import arithmetic, files
 from .image import Image
 from .readers import NODATA_TAG, optional
 
@@ -63,7 +63,8 @@ def entropy(probability: np.ndarray) -> np.ndarray:
     """(...,) float32 bits of probabilities (..., k)."""
     p = np.asarray(probability, dtype=np.float64)
     # A label that never occurred contributes nothing; + 0 turns the negative zero of certainty positive.
-    return (-(p * np.log2(np.where(p > 0.0, p, 1.0))).sum(axis=-1) + 0.0).astype(np.float32)
+    bits = p * arithmetic.log(np.where(p > 0.0, p, 1.0)) / arithmetic.log(2.0)
+    return (-bits.sum(axis=-1) + 0.0).astype(np.float32)
 
 
 def colours(labels: int) -> np.ndarray:
@@ -143,7 +144,7 @@ def _png(path, values, count, image):
         picture.putpalette(_palette(count).ravel().tolist())
         picture.save(buffer, format="png", transparency=0)
     else:
-        largest = np.log2(count) if path.stem == "entropy" else 1.0
+        largest = arithmetic.log(count) / arithmetic.log(2.0) if path.stem == "entropy" else 1.0
         exists = ~np.isnan(values)
         grey = np.where(exists, np.clip(values / largest, 0.0, 1.0) * 255.0, 0.0).round()
         layers = np.stack([grey, np.where(exists, 255.0, 0.0)], axis=-1).astype(np.uint8)

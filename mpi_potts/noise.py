@@ -44,7 +44,9 @@ class Priors:
 
     def standardised(self, centre: float, unit: float) -> "Priors":
         """The priors of the parameters of (y - centre) / unit."""
-        return Priors((self.mean - centre) / unit, self.mean_sd / unit, self.shape, self.scale / unit**2)
+        return Priors(
+            (self.mean - centre) / unit, self.mean_sd / unit, self.shape, self.scale / (unit * unit)
+        )
 
 
 def priors(labels: int, mean=0.0, mean_sd=100.0, shape=1.0, scale=0.01) -> Priors:
@@ -66,8 +68,9 @@ def _row(labels, name, value):
 
 def mean_posterior(priors: Priors, number, total, variance) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of mu_j given sigma_j**2 = `variance`, n_j = `number` and the sum of y = `total`."""
-    v = 1.0 / (number / variance + 1.0 / priors.mean_sd**2)
-    return v * (total / variance + priors.mean / priors.mean_sd**2), v
+    spread = priors.mean_sd * priors.mean_sd
+    v = 1.0 / (number / variance + 1.0 / spread)
+    return v * (total / variance + priors.mean / spread), v
 
 
 def variance_posterior(priors: Priors, number, square) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import rng
+from . import arithmetic, rng
 from .kernels import general
 from .kernels.configurations import tabulate
 from .lattice import Lattice
@@ -49,7 +49,8 @@ class Pseudolikelihood:
         times = np.arange(parts.shape[1])
 
         def evaluate(beta):
-            normaliser = np.log(np.exp(np.multiply.outer(beta, times)) @ parts.T)
-            return 2.0 * statistic * beta - normaliser @ count
+            weight = arithmetic.exp(np.multiply.outer(beta, times))
+            normaliser = arithmetic.log(arithmetic.product(weight, parts.T))
+            return 2.0 * statistic * beta - arithmetic.product(normaliser, count)
 
         return evaluate

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import arithmetic
+
 COARSE, POINTS = 65, 513
 DROP = 40.0
 
@@ -30,7 +32,8 @@ class Density:
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
         mean = np.trapezoid(self.beta * self.value, self.beta)
-        return float(mean), float(np.sqrt(np.trapezoid((self.beta - mean) ** 2 * self.value, self.beta)))
+        deviation = self.beta - mean
+        return float(mean), float(np.sqrt(np.trapezoid(deviation * deviation * self.value, self.beta)))
 
     def quantiles(self, probability: np.ndarray) -> np.ndarray:
         """The values below which these probabilities lie: of uniforms, draws."""
@@ -51,5 +54,5 @@ def density(log_density: Callable[[np.ndarray], np.ndarray], interval: tuple[flo
             break
     beta = np.linspace(low, high, POINTS)
     value = log_density(beta)
-    value = np.exp(value - value.max())
+    value = arithmetic.exp(value - value.max())
     return Density(beta, value / np.trapezoid(value, beta))

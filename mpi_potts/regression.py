@@ -11,6 +11,8 @@ draw leaves it (Hamilton and others 2005).
 
 import numpy as np
 
+from . import arithmetic
+
 
 def tolerance_of(distance: np.ndarray, quantile: float) -> float:
     """The distance within which at least this part of the draws lies."""
@@ -20,7 +22,8 @@ def tolerance_of(distance: np.ndarray, quantile: float) -> float:
 
 def epanechnikov(distance: np.ndarray, tolerance: float) -> np.ndarray:
     """Weights (n,), not normalised; all 1 where none could have a weight."""
-    weight = np.maximum(1.0 - (distance / tolerance) ** 2, 0.0) if tolerance > 0.0 else np.ones(distance.size)
+    part = distance / tolerance if tolerance > 0.0 else np.zeros(distance.size)
+    weight = np.maximum(1.0 - part * part, 0.0)
     return weight if weight.any() else np.ones(distance.size)
 
 
@@ -28,9 +31,9 @@ def adjust(beta: np.ndarray, offset: np.ndarray, weight: np.ndarray, interval: t
     """beta (n,) moved along the weighted regression line to offset = x - S = 0."""
     low, high = interval
     part = (beta - low) / (high - low)
-    logit = np.log(part) - np.log1p(-part)
+    logit = arithmetic.log(part) - arithmetic.log1p(-part)
     total = weight.sum()
     x = offset - (weight * offset).sum() / total
     spread = (weight * x * x).sum()
     slope = (weight * x * logit).sum() / spread if spread > 0.0 else 0.0
-    return low + (high - low) / (1.0 + np.exp(slope * offset - logit))
+    return low + (high - low) / (1.0 + arithmetic.exp(slope * offset - logit))

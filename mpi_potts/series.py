@@ -31,6 +31,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import arithmetic
+from .arithmetic import hypot
+
 # Two starts disagree when their means differ by more than this many standard errors: among a thousand grid
 # points a false alarm is then expected once in sixteen grids.
 DISAGREE = 4.0
@@ -96,13 +99,14 @@ def _deviations(chains):
 def _errors(deviations, variance, tau, step):
     """Standard errors of the mean and of the variance, with what the chain may have missed."""
     n = deviations.size
-    normal_maximum = 2.0 * math.log(2 * n) * variance
-    excess = max(step**2, (float(np.abs(deviations).max()) + step) ** 2 - normal_maximum)
+    normal_maximum = 2.0 * arithmetic.log(2 * n) * variance
+    beyond = float(np.abs(deviations).max()) + step
+    excess = max(step * step, beyond * beyond - normal_maximum)
     unseen = excess * tau / n
     seen = _variance_error(deviations, variance, tau)
-    upper = variance + math.hypot(seen, unseen)
-    mean_se = math.hypot(math.sqrt(upper * tau / n), math.sqrt(excess) * tau / n)
-    return mean_se, math.hypot(seen * upper / variance if variance > 0.0 else 0.0, unseen)
+    upper = variance + float(hypot(seen, unseen))
+    mean_se = float(hypot(math.sqrt(upper * tau / n), math.sqrt(excess) * tau / n))
+    return mean_se, float(hypot(seen * upper / variance if variance > 0.0 else 0.0, unseen))
 
 
 def _variance_error(deviations, variance, tau):
@@ -112,23 +116,18 @@ def _variance_error(deviations, variance, tau):
     just where the variance came out too small; 2 sigma^4 sum rho_j^2 / n holds for a normal chain and is
     steadier.
     """
-    squared = deviations**2
-    spread = float(np.mean((squared - variance) ** 2))
+    squared = deviations * deviations
+    spread = float(np.mean((squared - variance) * (squared - variance)))
     time = _time_of_deviations(squared - squared.mean())
     # The sum of rho_j^2 of a chain whose rho_j decay geometrically with the same tau.
-    normal = 2.0 * variance**2 * (tau + 1.0 / tau) / 2.0
+    normal = 2.0 * variance * variance * (tau + 1.0 / tau) / 2.0
     return math.sqrt(max(spread * time, normal) / deviations.size)
 
 
 def _autocovariance(deviations):
-    """(n,) autocovariances by the Fourier transform, averaged over rows; each lag by its number of pairs."""
-    n = deviations.shape[1]
-    size = 1 << (2 * n - 1).bit_length()
-    power = np.zeros(size // 2 + 1)
-    for row in deviations:
-        transform = np.fft.rfft(row, size)
-        power += transform.real**2 + transform.imag**2
-    return np.fft.irfft(power, size)[:n] / (len(deviations) * np.arange(n, 0, -1))
+    """(n,) autocovariances, averaged over rows; each lag by its number of pairs."""
+    rows, n = deviations.shape
+    return arithmetic.correlations(deviations) / (rows * np.arange(n, 0, -1))
 
 
 def _time_of_deviations(deviations):
@@ -154,7 +153,7 @@ def _disagreement(chains, step):
     each = [_pooled(row[None], step) for row in chains]
     for i, a in enumerate(each):
         for b in each[:i]:
-            if abs(a.mean - b.mean) > DISAGREE * math.hypot(a.mean_se, b.mean_se):
+            if abs(a.mean - b.mean) > DISAGREE * hypot(a.mean_se, b.mean_se):
                 return each
     return None
 

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import arithmetic
+
 # Knots lie this far apart in t; each knot interval is divided into cells for integration and for the table.
 _SPACING = 0.25
 _FEWEST_PIECES = 20
@@ -31,8 +33,10 @@ _FIT_CELLS = 4
 _TABLE_CELLS = 16
 
 # Penalties that are tried, and widths w as fractions of the grid's length.
-_PENALTIES = 10.0 ** np.arange(-3.0, 7.1, 0.5)
-_NEARBY = 10.0 ** np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
+_DECADES = np.array([1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7])
+_PENALTIES = np.sort(np.append(_DECADES, _DECADES[:-1] * np.sqrt(10.0)))
+_FACTORS = np.array([np.sqrt(np.sqrt(10.0)), np.sqrt(10.0)])
+_NEARBY = np.concatenate([1.0 / _FACTORS[::-1], [1.0], _FACTORS])
 _NARROWING = 0.4
 _NARROWEST = 1e-4
 
@@ -56,7 +60,8 @@ _RIDGE = 1e-5
 _TRUST = 10.0
 
 # Gauss and Legendre's nodes and weights on (0, 1).
-_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(3) + np.array([[1.0], [0.0]])) / 2
+_NODES = 0.5 + np.sqrt(0.15) * np.array([-1.0, 0.0, 1.0])
+_WEIGHTS = np.array([5.0, 8.0, 5.0]) / 18.0
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,9 @@ class Estimates:
     def errors(self, variance):
         """Standard errors of the means, and relative ones of the variances, if S has this `variance`."""
         mean = variance * self.mean_relative + self.mean_absolute
-        relative = (
-            self.variance_relative * (2 + self.step**2 / variance) + self.variance_absolute / variance**2
-        )
+        relative = self.variance_relative * (
+            2 + self.step * self.step / variance
+        ) + self.variance_absolute / (variance * variance)
         return np.sqrt(mean), np.sqrt(relative)
 
 
@@ -99,25 +104,27 @@ class Coordinate:
         self.ends = low, high
 
     def forward(self, beta):
-        return np.arcsinh((beta - self.peak) / self.width)
+        return arithmetic.asinh((beta - self.peak) / self.width)
 
     def cells(self, per_piece):
         """Boundaries of equal cells in t, as betas; the ends are the grid's own."""
         t = np.linspace(self.low, self.high, self.pieces * per_piece + 1)
-        beta = self.peak + self.width * np.sinh(t)
+        beta = self.peak + self.width * arithmetic.sinh(t)
         beta[[0, -1]] = self.ends
         return beta
 
     def basis(self, beta):
         """(len(beta), pieces + 3) values of the cubic B-splines."""
         piece, s = self._locate(beta)
-        return self._spread(piece, ((1 - s) ** 3, 3 * s**3 - 6 * s**2 + 4, 3 * (s - s**3 + s**2) + 1, s**3))
+        r, square, cube = 1 - s, s * s, s * s * s
+        return self._spread(piece, (r * r * r, 3 * cube - 6 * square + 4, 3 * (s - cube + square) + 1, cube))
 
     def derivative(self, beta):
         """(len(beta), pieces + 3) their derivatives by beta."""
         piece, s = self._locate(beta)
-        scale = 3 * self.density / np.hypot(self.width, beta - self.peak)
-        values = (-((1 - s) ** 2), 3 * s**2 - 4 * s, 1 - 3 * s**2 + 2 * s, s**2)
+        scale = 3 * self.density / arithmetic.hypot(self.width, beta - self.peak)
+        square = s * s
+        values = (-(1 - s) * (1 - s), 3 * square - 4 * s, 1 - 3 * square + 2 * s, square)
         return self._spread(piece, [scale * value for value in values])
 
     def _locate(self, beta):
@@ -134,7 +141,7 @@ class Coordinate:
     def penalty(self):
         """S of the penalty c' S c, the sum of squared second differences."""
         differences = np.diff(np.eye(self.pieces + 3), n=2, axis=0)
-        return differences.T @ differences
+        return arithmetic.gram(differences)
 
 
 class Problem:
@@ -155,19 +162,19 @@ class Problem:
         """theta with f close to the values `f` at `beta`, and the first mean as m_0."""
         basis = self.coordinate.basis(beta)
         level = np.diff(np.eye(basis.shape[1]), axis=0)
-        normal = basis.T @ basis + 1e-3 * self.penalty[1:, 1:] + 1e-8 * level.T @ level
-        c = np.linalg.solve(normal, basis.T @ f)
+        normal = arithmetic.gram(basis) + 1e-3 * self.penalty[1:, 1:] + 1e-8 * arithmetic.gram(level)
+        c, _ = arithmetic.solve(normal, arithmetic.product(f, basis))
         return np.append(self.data.mean[0], c)
 
     def linearise(self, theta):
         """Weighted residuals (2n,) and their negative derivatives (2n, len(theta))."""
         data, c = self.data, theta[1:]
-        pieces = (self.weights * np.exp(self.nodes @ c))[:, None] * self.nodes
+        pieces = (self.weights * arithmetic.exp(arithmetic.product(self.nodes, c)))[:, None] * self.nodes
         steps = pieces.reshape(-1, len(_NODES), len(c)).sum(axis=1)
         slopes = np.vstack([np.zeros(len(c)), np.cumsum(steps, axis=0)])[self.rows]
         # The B-splines sum to one, so the derivatives sum to the integral itself.
         mean = theta[0] + slopes.sum(axis=1)
-        variance = np.exp(np.maximum(self.basis @ c, _LOWEST))
+        variance = arithmetic.exp(np.maximum(arithmetic.product(self.basis, c), _LOWEST))
         mean_se, relative = data.errors(variance)
         ratio = np.minimum(data.variance / variance - 1, _LARGEST_RATIO)
         residuals = np.concatenate([(data.mean - mean) / mean_se, ratio / relative])
@@ -197,20 +204,23 @@ class Problem:
             theta = theta + step * min(1.0, _LARGEST_CHANGE / max(change, 1e-300))
             if change < 1e-5:
                 break
-        return Fit(self.coordinate, theta, residuals, slopes, penalty, score - 2 * np.sum(np.log(shrink)))
+        held = 2 * np.sum(arithmetic.log(shrink))
+        return Fit(self.coordinate, theta, residuals, slopes, penalty, score - held)
 
     def _choose(self, theta, moved, residuals, slopes, penalties):
         """The step for the most probable of the penalties, its index, and minus twice its log probability."""
-        normal, gradient = slopes.T @ slopes, slopes.T @ residuals
+        product = arithmetic.product
+        normal, gradient = arithmetic.gram(slopes), product(residuals, slopes)
         matrices = normal + _RIDGE * np.eye(len(theta)) + penalties[:, None, None] * self.penalty
-        right = gradient - _RIDGE * moved - penalties[:, None] * (self.penalty @ theta)
-        steps = np.linalg.solve(matrices, right[:, :, None])[:, :, 0]
-        squares = residuals @ residuals - 2 * steps @ gradient + ((steps @ normal) * steps).sum(axis=1)
+        right = gradient - _RIDGE * moved - penalties[:, None] * product(self.penalty, theta)
+        steps, determinants = map(np.array, zip(*map(arithmetic.solve, matrices, right)))
+        squares = (residuals * residuals).sum() - 2 * product(steps, gradient)
+        squares += (product(steps, normal) * steps).sum(axis=1)
         new = theta + steps
-        squares += penalties * ((new @ self.penalty) * new).sum(axis=1)
+        squares += penalties * (product(new, self.penalty) * new).sum(axis=1)
         # The scale of the errors is integrated out, with a prior around 1 worth _TRUST residuals.
-        scores = (len(residuals) - 3 + _TRUST) * np.log(np.maximum(squares, 0.0) + _TRUST)
-        scores += np.linalg.slogdet(matrices)[1] - (len(theta) - 3) * np.log(penalties)
+        scores = (len(residuals) - 3 + _TRUST) * arithmetic.log(np.maximum(squares, 0.0) + _TRUST)
+        scores += determinants - (len(theta) - 3) * arithmetic.log(penalties)
         best = int(np.argmin(scores))
         return steps[best], best, scores[best]
 
@@ -232,10 +242,10 @@ class Fit:
 
         Where the residuals are larger than their errors say, the errors are taken to be that much too small.
         """
-        normal = self.slopes.T @ self.slopes
-        covariance = np.linalg.inv(normal + _RIDGE * np.eye(len(normal)) + self.penalty)
+        normal, one = arithmetic.gram(self.slopes), np.eye(len(self.theta))
+        covariance, _ = arithmetic.solve(normal + _RIDGE * one + self.penalty, one)
         free = len(self.residuals) - np.sum(covariance * normal)
-        return covariance * max(1.0, (self.residuals @ self.residuals + _TRUST) / (free + _TRUST))
+        return covariance * max(1.0, (np.sum(self.residuals * self.residuals) + _TRUST) / (free + _TRUST))
 
 
 def fit(data: Estimates) -> Fit:
@@ -255,22 +265,22 @@ def fit(data: Estimates) -> Fit:
         else:
             worse += 1
         beta = problem.coordinate.cells(_TABLE_CELLS)
-        f = problem.coordinate.basis(beta) @ result.theta[1:]
+        f = arithmetic.product(problem.coordinate.basis(beta), result.theta[1:])
         width *= _NARROWING
     return best
 
 
 def _first_guess(data):
     """log A'' at some betas: the variances, and the slopes of the means where they are well known."""
-    least = max(data.variance.max() * 1e-12, np.exp(_LOWEST))
+    least = max(data.variance.max() * 1e-12, arithmetic.exp(_LOWEST))
     seen = data.variance > least
     step, rise = np.diff(data.beta), np.diff(data.mean)
     errors = data.errors(np.maximum(data.variance, least))[0]
-    known = rise > 4 * np.hypot(errors[1:], errors[:-1])
+    known = rise > 4 * arithmetic.hypot(errors[1:], errors[:-1])
     beta = np.concatenate([data.beta[seen], (data.beta[1:] - step / 2)[known]])
-    f = np.log(np.concatenate([data.variance[seen], (rise / step)[known]]))
+    f = arithmetic.log(np.concatenate([data.variance[seen], (rise / step)[known]]))
     if f.size == 0:
-        return data.beta, np.log(data.step**2 * data.variance_relative)
+        return data.beta, arithmetic.log(data.step * data.step * data.variance_relative)
     return beta, f
 
 
@@ -286,13 +296,14 @@ class Smooth:
         inner = (self.beta[:-1, None] + step[:, None] * _NODES).ravel()
         weights = (step[:, None] * _WEIGHTS).ravel()
         inner_basis, basis = coordinate.basis(inner), coordinate.basis(self.beta)
-        f = basis @ c
-        variance = np.exp(f)
-        pieces = (weights * np.exp(inner_basis @ c))[:, None] * inner_basis
+        f = arithmetic.product(basis, c)
+        variance = arithmetic.exp(f)
+        inner_variance = arithmetic.exp(arithmetic.product(inner_basis, c))
+        pieces = (weights * inner_variance)[:, None] * inner_basis
         slopes = np.cumsum(pieces.reshape(len(step), len(_NODES), -1).sum(axis=1), axis=0)
         slopes = np.column_stack([np.ones(len(basis)), np.vstack([np.zeros(len(c)), slopes])])
         mean = result.theta[0] + slopes[:, 1:].sum(axis=1)
-        slope = coordinate.derivative(self.beta) @ c
+        slope = arithmetic.product(coordinate.derivative(self.beta), c)
         self.cubics = np.vstack([_cubic(step, mean, variance), _cubic(step, f, slope)])
         self.integral = _integral(step, mean, variance)
         self._errors(result.covariance, step, slopes, basis, variance)
@@ -303,13 +314,13 @@ class Smooth:
         integral = _integral(step[:, None], mean, variance_slopes)
         rows = (mean, np.column_stack([np.zeros(len(f)), f]), integral)
         self.mean_se, self.f_se, self.integral_se = (
-            np.sqrt(np.maximum(0.0, ((row @ covariance) * row).sum(axis=1))) for row in rows
+            np.sqrt(np.maximum(0.0, (arithmetic.product(row, covariance) * row).sum(axis=1))) for row in rows
         )
 
     def moments(self, beta):
         cell, h = self._locate(beta)
         m0, m1, m2, m3, f0, f1, f2, f3 = (column.take(cell) for column in self.cubics)
-        return m0 + h * (m1 + h * (m2 + h * m3)), np.exp((f0 + h * (f1 + h * (f2 + h * f3))) / 2)
+        return m0 + h * (m1 + h * (m2 + h * m3)), arithmetic.exp((f0 + h * (f1 + h * (f2 + h * f3))) / 2)
 
     def standard_errors(self, beta):
         sd = self.moments(beta)[1]
@@ -330,7 +341,7 @@ class Smooth:
         """
         coordinate = self.coordinate
         x = (beta - coordinate.peak) / coordinate.width
-        t = np.copysign(np.log(np.abs(x) + np.sqrt(x * x + 1.0)), x)
+        t = np.copysign(arithmetic.log(np.abs(x) + np.sqrt(x * x + 1.0)), x)
         scale = _TABLE_CELLS * coordinate.density
         cell = np.clip(((t - coordinate.low) * scale).astype(np.int64), 0, len(self.beta) - 2)
         return cell, beta - self.beta[cell]
@@ -340,11 +351,11 @@ def _cubic(step, value, slope):
     """(4, cells) coefficients of the cubics with these values and slopes at the ends of each cell."""
     chord = np.diff(value) / step
     second = (3 * chord - 2 * slope[:-1] - slope[1:]) / step
-    third = (slope[:-1] + slope[1:] - 2 * chord) / step**2
+    third = (slope[:-1] + slope[1:] - 2 * chord) / (step * step)
     return np.stack([value[:-1], slope[:-1], second, third])
 
 
 def _integral(step, value, slope):
     """The integral up to each node of those cubics, from 0."""
-    pieces = step * (value[:-1] + value[1:]) / 2 - step**2 * (slope[1:] - slope[:-1]) / 12
+    pieces = step * (value[:-1] + value[1:]) / 2 - step * step * (slope[1:] - slope[:-1]) / 12
     return np.concatenate([np.zeros((1, *pieces.shape[1:])), np.cumsum(pieces, axis=0)])

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import rng
+from . import arithmetic, rng
 from .kernels.evidence import evidence
 from .labels import LabelChain
 from .lattice import Lattice, pairs
@@ -97,7 +97,7 @@ def _from_labels(chain, values, labels):
     many = np.maximum(number, 1)
     mean = total / many
     # A label without pixels is as wide as the image, so that it is no spike in the middle of another.
-    variance = np.where(number > 0, np.maximum(square / many - mean**2, SMALLEST), 1.0)
+    variance = np.where(number > 0, np.maximum(square / many - mean * mean, SMALLEST), 1.0)
     return {"labels": z.astype(np.uint8), "noise": np.stack([mean, np.sqrt(variance)])}
 
 
@@ -165,9 +165,10 @@ class _Judge:
 
 def _log_prior(chain):
     """log p(mu, sigma**2) up to a constant."""
-    priors, variance = chain.priors, chain.sd**2
-    of_mean = -0.5 * ((chain.mean - priors.mean) / priors.mean_sd) ** 2
-    of_variance = -(priors.shape + 1.0) * np.log(variance) - priors.scale / variance
+    priors, variance = chain.priors, chain.sd * chain.sd
+    distance = (chain.mean - priors.mean) / priors.mean_sd
+    of_mean = -0.5 * distance * distance
+    of_variance = -(priors.shape + 1.0) * arithmetic.log(variance) - priors.scale / variance
     return float((of_mean + of_variance).sum())
 
 
@@ -206,13 +207,14 @@ class Histogram:
         self.edges = np.linspace(low, high, bins + 1)[1:-1]
         which = np.searchsorted(self.edges, values, side="right")
         centred = values - values.mean()
-        rows = [np.bincount(which, weights=w, minlength=bins) for w in (None, centred, centred**2)]
+        rows = [np.bincount(which, weights=w, minlength=bins) for w in (None, centred, centred * centred)]
         sums = np.concatenate([np.zeros((3, 1)), np.cumsum(rows, axis=1)], axis=1)
         # Of the bins i..j-1: (bins + 1, bins + 1) each.
         self._n, total, square = (row[None, :] - row[:, None] for row in sums)
         many = np.maximum(self._n, 1.0)
-        self._within = np.maximum(square - total**2 / many, 0.0)
-        self._least = ((high - low) / bins) ** 2 + np.finfo(float).tiny
+        self._within = np.maximum(square - total * total / many, 0.0)
+        width = (high - low) / bins
+        self._least = width * width + np.finfo(float).tiny
 
     def squares(self):
         """The sum of squares within each group."""
@@ -221,7 +223,7 @@ class Histogram:
     def errors(self):
         """- log of the likelihood of each group with a normal of its own, of its share; up to a constant."""
         many = np.maximum(self._n, 1.0)
-        return self._n * (0.5 * np.log(self._within / many + self._least) - np.log(many))
+        return self._n * (0.5 * arithmetic.log(self._within / many + self._least) - arithmetic.log(many))
 
     def thresholds(self, cost, k):
         """(k - 1,) edges between the groups of least total cost."""

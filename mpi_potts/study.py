@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from . import arithmetic
 from .errors import InputError
 
 # The file of a study, and what it has of each method beside the times.
@@ -120,7 +121,7 @@ def scores(fits: Fits, most_bins: int, calibrated: bool = True) -> Scores:
         n,
         float(error.mean()),
         float(error.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan,
-        float(np.sqrt((error**2).mean())),
+        float(np.sqrt((error * error).mean())),
         float(fits.sd.mean()),
         *cover,
         float(fits.ess.mean()),
@@ -164,7 +165,7 @@ def uniformity(counts: np.ndarray) -> tuple[float, float]:
     if counts.size < 2:
         return math.nan, math.nan
     expected = counts.sum() / counts.size
-    square = float(((counts - expected) ** 2).sum() / expected)
+    square = float(((counts - expected) * (counts - expected)).sum() / expected)
     return square, chi_square_survival(square, counts.size - 1)
 
 
@@ -173,8 +174,15 @@ def chi_square_survival(x: float, degrees: int) -> float:
     a, x = 0.5 * degrees, 0.5 * x
     if x <= 0.0:
         return 1.0
-    front = math.exp(a * math.log(x) - x - math.lgamma(a))
+    front = arithmetic.exp(a * arithmetic.log(x) - x - _log_gamma(a))
     return 1.0 - front * _lower_series(a, x) if x < a + 1.0 else front * _upper_fraction(a, x)
+
+
+def _log_gamma(a):
+    """log Gamma of a multiple of 1/2, by its recursion from Gamma(1/2) = sqrt(pi) or Gamma(1) = 1."""
+    first = a % 1.0 or 1.0
+    start = 0.5 * arithmetic.log(math.pi) if first == 0.5 else 0.0
+    return start + sum(arithmetic.log(first + n) for n in range(round(a - first)))
 
 
 def _lower_series(a, x):

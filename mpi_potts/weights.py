@@ -121,7 +121,8 @@ def ess(weight: np.ndarray) -> float:
     if not largest > 0.0:
         return 0.0
     scaled = weight / largest
-    return float(scaled.sum() ** 2 / (scaled * scaled).sum())
+    total = scaled.sum()
+    return float(total * total / (scaled * scaled).sum())
 
 
 def per_count(weight: np.ndarray, count: np.ndarray) -> np.ndarray:
@@ -169,7 +170,7 @@ def _nearest(reached: np.ndarray, rising: bool) -> int:
 def _rise(distances: Distances, value: np.ndarray, target: float, low: float) -> Tolerance:
     """The first tolerance above `low` that reaches this target, or the best of those tried if none does."""
     _, doublings = math.frexp(max(distances.farthest() / low, 1.0))
-    trials = low * 2.0 ** np.arange(doublings + 1)
+    trials = np.ldexp(low, np.arange(doublings + 1))
     counts = distances.counts(trials)
     reached = _ess_columns(value, counts)
     if reached.max() < target:
@@ -287,7 +288,8 @@ def ancestors(weight: np.ndarray, uniform: np.ndarray, scheme: str) -> np.ndarra
 def moments(value: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     """Weighted mean and standard deviation; weights of sum 1."""
     mean = (weight * value).sum()
-    return float(mean), float(np.sqrt((weight * (value - mean) ** 2).sum()))
+    deviation = value - mean
+    return float(mean), float(np.sqrt((weight * deviation * deviation).sum()))
 
 
 def quantiles(value: np.ndarray, weight: np.ndarray, probabilities: np.ndarray) -> np.ndarray:

@@ -7,8 +7,9 @@ import pytest
 
 from mpi_potts import noise, rng
 from mpi_potts.errors import InputError
-from mpi_potts.kernels import chequerboard, chequerboard_data, surrogate
+from mpi_potts.kernels import chain, chequerboard, chequerboard_data, surrogate
 from mpi_potts.kernels.float32 import exp2
+from mpi_potts.kernels.label_sums import COLUMNS, LARGEST, quantise, references
 from mpi_potts.labels import LabelChain
 from mpi_potts.lattice import Lattice
 from mpi_potts.rng import Purpose
@@ -26,14 +27,20 @@ class Fixed:
         self.layout = chequerboard.layout(lattice, k)
         labels = np.random.default_rng(1).integers(0, k, lattice.shape).astype(np.uint8)
         self.state = chequerboard.from_labels(self.layout, labels)
-        self.y = self.layout.scatter(values.astype(np.float32), 0.0)
-        self.sums, self.totals = np.empty((2 * self.layout.blocks, k, 3)), np.empty((k, 3))
+        self.place = self.layout.absent, *self.layout.geometry
+        self.data = chequerboard_data.prepare(self.layout, values)
+        self.parameters = chequerboard_data.parameters(mean, sd)
+        self.reference = references(mean, float(self.data[1]))
+        self.sums = np.zeros((k, COLUMNS), np.int64)
 
     def sweep(self, beta, number):
-        place = self.layout.absent, self.y, *self.layout.geometry
-        parameters = chequerboard_data.parameters(self.mean, self.sd)
-        key = rng.key(SWEEPS, number)
-        return chequerboard_data.sweep(self.state, *place, beta, parameters, *key, self.sums, self.totals)
+        arguments = self.state, self.place, self.data, beta, self.parameters, self.reference
+        return chequerboard_data.sweep(*arguments, *rng.key(SWEEPS, number), self.sums)
+
+    @property
+    def totals(self):
+        """Number, sum of y - mu_j and of its square, and the mu_j that they are about."""
+        return chain.in_units(self.sums, self.reference, float(self.data[1]))
 
     @property
     def labels(self):
@@ -68,16 +75,46 @@ def test_the_exponential_is_as_good_as_it_says():
 def test_statistic_and_sums_are_those_of_the_labels(k, shape):
     values = np.random.default_rng(2).normal(size=shape)
     fixed = Fixed(Lattice(shape), k, values, np.linspace(-1, 1, k), np.full(k, 0.8))
+    q = np.rint(values * fixed.data[1]).astype(np.int64)
     for number in range(2):
         s = fixed.sweep(0.6, number)
         z = fixed.labels
         assert z.max() < k and s == fixed.lattice.statistic(z)
+        totals, centre = fixed.totals
         for j in range(k):
-            d = values[z == j] - fixed.mean[j]
-            assert fixed.totals[j, 0] == d.size
-            # The observations and the means are float32: 2**-24 of their size, up to about 4.
-            assert fixed.totals[j, 1] == pytest.approx(d.sum(), abs=5e-7 * (d.size + 1))
-            assert fixed.totals[j, 2] == pytest.approx((d**2).sum(), rel=3e-6, abs=1e-6)
+            # In grains exactly, as Python's integers have them.
+            d = [int(v) - int(fixed.reference[j]) for v in q[z == j]]
+            exact = len(d), sum(d), sum(v * v for v in d)
+            n, first, high, low = fixed.sums[j].tolist()
+            assert (n, first, (high << 32) + low) == exact
+            # The grain is at most 2**-22 of the largest observation, and every one is off by half of it.
+            off = values[z == j] - centre[j]
+            grain = 1.0 / float(fixed.data[1])
+            assert totals[j, 1] == pytest.approx(off.sum(), abs=grain * (off.size + 1))
+            assert totals[j, 2] == pytest.approx((off**2).sum(), rel=3e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("largest", [1e-12, 0.7, 1.0, 4.0, 1023.9999999, 1e9])
+def test_observations_are_multiples_of_a_grain_that_float32_holds(largest):
+    y = np.append(np.random.default_rng(1).uniform(-largest, largest, 1000), [largest, -largest, 0.0])
+    grains, scale = quantise(y)
+    q = grains.astype(np.float64) * scale
+    assert grains.dtype == np.float32 and np.array_equal(q, np.rint(q)) and np.abs(q).max() <= LARGEST
+    assert np.abs(grains - y).max() <= 0.5 / scale and 1.0 / scale <= 2.0**-22 * largest
+
+
+def test_sums_of_extreme_observations_are_exact():
+    """All at the ends of the range, about references at its other end: the largest sums that there are."""
+    shape = (64, 65)
+    values = np.where(np.arange(65) % 2, 1.0, -1.0) * np.ones(shape) * (1 - 2.0**-40)
+    fixed = Fixed(Lattice(shape), 3, values, np.array([-1e9, 0.0, 1e9]), np.full(3, 1e9))
+    fixed.sweep(0.1, 0)
+    q, z = np.rint(values * fixed.data[1]).astype(np.int64), fixed.labels
+    assert fixed.reference.tolist() == [-LARGEST, 0, LARGEST]
+    for j in range(3):
+        d = [int(v) - int(fixed.reference[j]) for v in q[z == j]]
+        number, first, high, low = fixed.sums[j].tolist()
+        assert (number, first, (high << 32) + low) == (len(d), sum(d), sum(v * v for v in d))
 
 
 def test_masked_pixels_stay_out_of_everything():
@@ -87,7 +124,7 @@ def test_masked_pixels_stay_out_of_everything():
         s = fixed.sweep(0.9, number)
     assert np.all(fixed.labels[~HOLES] == 255) and fixed.labels[HOLES].max() < 3
     assert s == fixed.lattice.statistic(fixed.labels)
-    assert fixed.totals[:, 0].sum() == HOLES.sum()
+    assert fixed.sums[:, 0].sum() == HOLES.sum()
 
 
 def test_the_split_of_blocks_changes_no_bit():
@@ -95,22 +132,18 @@ def test_the_split_of_blocks_changes_no_bit():
     whole, split = (
         Fixed(Lattice((65, 129)), 3, values, np.array([-1.0, 0.0, 1.0]), np.ones(3)) for _ in range(2)
     )
-    place = split.layout.absent, split.y, *split.layout.geometry
-    parameters, last = chequerboard_data.parameters(split.mean, split.sd), 2 * split.layout.blocks
+    last = 2 * split.layout.blocks
     for number in range(3):
         s = whole.sweep(0.9, number)
-        total = np.zeros((3, 3))
+        split.sums[:] = 0
+        arguments = split.state, split.place, split.data, 0.9, split.parameters, split.reference
         for colour in range(2):
             parts = [
-                chequerboard_data.half_sweep(
-                    split.state, *place, 0.9, parameters, *rng.key(SWEEPS, number), colour, *part, split.sums
-                )
+                chequerboard_data.half_sweep(*arguments, *rng.key(SWEEPS, number), colour, *part, split.sums)
                 for part in ((3, last), (0, 1), (1, 3))
             ]
-            for block in range(last):
-                total += split.sums[block]
         assert np.array_equal(whole.state, split.state)
-        assert s == sum(parts) and np.array_equal(total, whole.totals)
+        assert s == sum(parts) and np.array_equal(split.sums, whole.sums)
 
 
 @pytest.mark.parametrize("k", [2, 3])

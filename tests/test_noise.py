@@ -6,7 +6,8 @@ from scipy import stats
 
 from mpi_potts import noise, rng
 from mpi_potts.errors import InputError
-from mpi_potts.kernels.conjugate import draw_noise, gamma, normal, relabel, sort_by_mean
+from mpi_potts.kernels.conjugate import draw_noise, relabel, sort_by_mean
+from mpi_potts.kernels.variates import gamma, normal
 from mpi_potts.rng import Purpose
 
 STREAM = rng.stream(11, Purpose.NOISE)
@@ -23,15 +24,15 @@ def test_normals_are_normal():
 
 @pytest.mark.parametrize("shape", [0.05, 0.6, 1.0, 2.5, 40.0, 5e5])
 def test_gammas_have_their_distribution(shape):
-    x = np.array([gamma(shape, 1, *key) for key in keys(4000)])
+    x = np.array([gamma(shape, 1, 2, *key) for key in keys(4000)])
     assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > 1e-4
 
 
 def test_draws_are_addressed_by_sweep_and_label():
     (a0, a1), (b0, b1) = keys(2)
-    values = {gamma(3.0, label, k0, k1) for label in range(4) for k0, k1 in ((a0, a1), (b0, b1))}
+    values = {gamma(3.0, label, 2, k0, k1) for label in range(4) for k0, k1 in ((a0, a1), (b0, b1))}
     assert len(values) == 8
-    assert gamma(3.0, 2, a0, a1) in values
+    assert gamma(3.0, 2, 2, a0, a1) in values
 
 
 def drawn(priors, y, z, centre, sd, n):
@@ -43,7 +44,7 @@ def drawn(priors, y, z, centre, sd, n):
     result = np.empty((n, 2, k))
     for i, (k0, k1) in enumerate(keys(n)):
         mean, spread = np.zeros(k), sd.copy()
-        draw_noise(totals, centre.astype(np.float32), priors.rows(), mean, spread, k0, k1)
+        draw_noise(totals, centre, priors.rows(), mean, spread, k0, k1)
         result[i] = mean, spread
     return result
 
@@ -80,7 +81,7 @@ def test_degenerate_sums_give_finite_positive_noise():
     totals = np.array([[0, 0, 0], [1e6, 0, 0], [1e6, 1e-3, -1e-12], [1, 1e5, 1e10]], dtype=float)
     mean, sd = np.zeros(4), np.array([1e12, 1e-12, 1e-12, 1.0])
     for k0, k1 in keys(200):
-        draw_noise(totals, np.array([0, 5, -3, 0], np.float32), priors.rows(), mean, sd, k0, k1)
+        draw_noise(totals, np.array([0.0, 5.0, -3.0, 0.0]), priors.rows(), mean, sd, k0, k1)
         assert np.isfinite(mean).all() and np.isfinite(sd).all() and (sd > 0).all()
 
 

@@ -14,8 +14,10 @@ from numba import njit, uint8, uint64
 
 from .chequerboard_data import half_sweep, parameters, sweep
 from .chequerboard_layout import ABSENT, BLOCK
-from .conjugate import draw_noise, relabel, sort_by_mean, uniform
+from .conjugate import draw_noise, relabel, sort_by_mean
+from .label_sums import COLUMNS, references
 from .surrogate import draw_beta
+from .variates import uniform
 from .words import draw_words
 
 # Bytes count up to here before they are added to the counts.
@@ -40,14 +42,27 @@ def settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, tabl
 
 
 @njit(cache=True)
-def step(planes, place, y, beta, mean, sd, prior, in_order, streams, number, sums, totals, table):
-    """One sweep at beta and the noise after it, in place; S(z).  place: absent, width, guard, blocks."""
-    absent, width, guard, blocks = place
+def in_units(sums, reference, scale):
+    """From grains to the units of the observations: sums (k, 3) in float64, and what they are about (k,)."""
+    grain = 1.0 / scale
+    totals, centre = np.empty((reference.size, 3)), np.empty(reference.size)
+    for j in range(reference.size):
+        totals[j, 0], totals[j, 1] = sums[j, 0], sums[j, 1] * grain
+        totals[j, 2] = (sums[j, 2] * 2.0**32 + sums[j, 3]) * grain * grain
+        centre[j] = reference[j] * grain
+    return totals, centre
+
+
+@njit(cache=True)
+def step(planes, place, data, beta, mean, sd, prior, in_order, streams, number, sums, table):
+    """One sweep at beta and the noise after it, in place; S(z).  place, data: as `half_sweep`."""
+    scale = float(data[1])
     k0, k1 = draw_words(uint64(number), uint64(0), streams[0, 0], streams[0, 1])
-    noise = parameters(mean, sd)
-    statistic = sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, sums, totals)
+    noise, reference = parameters(mean, sd), references(mean, scale)
+    statistic = sweep(planes, place, data, beta, noise, reference, k0, k1, sums)
+    totals, centre = in_units(sums, reference, scale)
     k0, k1 = draw_words(uint64(number), uint64(0), streams[1, 0], streams[1, 1])
-    settle_noise(totals, noise[0], prior, in_order, mean, sd, k0, k1, planes, table)
+    settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, table)
     return statistic
 
 
@@ -58,13 +73,12 @@ def record(t, mean, sd, means, sds):
 
 
 @njit(cache=True)
-def run(planes, place, y, betas, mean, sd, prior, in_order, streams, first, statistic, means, sds):
+def run(planes, place, data, betas, mean, sd, prior, in_order, streams, first, statistic, means, sds):
     """A step for each of the betas, numbered from `first`; traces (n,), (n, k), (n, k) of S, mean, sd."""
-    k = mean.size
-    sums, totals, table = np.empty((2 * place[3], k, 3)), np.empty((k, 3)), identity()
+    sums, table = np.empty((mean.size, COLUMNS), np.int64), identity()
     for t in range(betas.size):
         statistic[t] = step(
-            planes, place, y, betas[t], mean, sd, prior, in_order, streams, first + t, sums, totals, table
+            planes, place, data, betas[t], mean, sd, prior, in_order, streams, first + t, sums, table
         )
         record(t, mean, sd, means, sds)
 
@@ -79,12 +93,11 @@ def beta_given(statistic, surrogate, path, stream, number):
 
 
 @njit(cache=True, nogil=True)
-def half(planes, place, y, beta, noise, key, sums, colour, first, last):
-    """Blocks first..last-1 of half a sweep, for a thread: see `half_sweep`."""
-    absent, width, guard, blocks = place
-    return half_sweep(
-        planes, absent, y, width, guard, blocks, beta, noise, key[0], key[1], colour, first, last, sums
-    )
+def half(planes, place, data, beta, noise, reference, key, colour, first, last):
+    """Blocks first..last-1 of half a sweep, for a thread: what `half_sweep` returns, and the sums."""
+    sums = np.zeros((reference.size, COLUMNS), np.int64)
+    like = half_sweep(planes, place, data, beta, noise, reference, key[0], key[1], colour, first, last, sums)
+    return like, sums
 
 
 @njit(cache=True)
@@ -119,7 +132,7 @@ def flush(bytes_, counts):
 def final(
     planes,
     place,
-    y,
+    data,
     last,
     surrogate,
     path,
@@ -139,14 +152,11 @@ def final(
 
     counts (4, k, places) uint32 grows by one at every place's label after every step.
     """
-    k = mean.size
-    sums, totals, table = np.empty((2 * place[3], k, 3)), np.empty((k, 3)), identity()
+    sums, table = np.empty((mean.size, COLUMNS), np.int64), identity()
     bytes_ = np.zeros(counts.shape, np.uint8)
     for t in range(betas.size):
         betas[t] = beta_given(last, surrogate, path, streams[2], first + t)
-        last = step(
-            planes, place, y, betas[t], mean, sd, prior, in_order, streams, first + t, sums, totals, table
-        )
+        last = step(planes, place, data, betas[t], mean, sd, prior, in_order, streams, first + t, sums, table)
         statistic[t] = last
         record(t, mean, sd, means, sds)
         tally(planes, bytes_, 0, planes.shape[1])

@@ -23,12 +23,11 @@ Each place draws from the counter (its number in the sublattice, the sublattice)
 bits whoever computes it.
 """
 
-import math
-
 import numpy as np
 from numba import float32, int32, int64, njit, uint8, uint64
 
 from .chequerboard_layout import ABSENT, BLOCK, Layout, from_labels, layout, to_labels
+from .elementary import exp, expm1
 from .words import draw_words, fill_words
 
 __all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels"]
@@ -85,7 +84,7 @@ def few_tables(k, beta):
         weight = np.zeros(3)
         for j in range(k):
             # Relative to four neighbours, the largest weight, so that no beta overflows.
-            weight[j] = math.exp(beta * (n[j] - 4))
+            weight[j] = exp(beta * (n[j] - 4))
         thresholds[code, 0] = weight[0] / weight.sum()
         if k > 2:
             thresholds[code, 1] = (weight[0] + weight[1]) / weight.sum()
@@ -190,8 +189,8 @@ def half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, co
     new = np.empty(BLOCK, np.uint8)
     new_words = new.view(np.uint64)
     like_words = like.view(np.uint64)
-    q = math.expm1(beta)
-    q1, q2, q3, q4 = float32(q), float32(q**2 / 2), float32(q**3 / 6), float32(q**4 / 24)
+    q = expm1(beta)
+    q1, q2, q3, q4 = float32(q), float32(q * q / 2), float32(q * q * q / 6), float32(q * q * q * q / 24)
     statistic = 0
     for block in range(first, last):
         s = 2 * colour + block // blocks

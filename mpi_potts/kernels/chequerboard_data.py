@@ -13,26 +13,25 @@ with the logarithm of the largest weight, to about 3e-5 where the nearest label 
 A uniform has 16 bits first.  With T the sum of the weights it lies in a cell of width T / 2**16; a cell that
 holds a threshold (about one in 2**15) is refined by another 52 bits.
 
-For each block and label the kernel returns the number of sites and the sums of y - mu_j and (y - mu_j)**2
-over them: differences from the mean used, so that they too lose nothing.  Sums within a block are float32 (a
-lane adds up 16 numbers); those of the blocks are to be added in float64 in their order, whoever computed
-them.
+The number of sites of every label, and the sums of y and y**2 over them, are taken in integers: see
+`label_sums`.
 """
-
-import math
 
 import numpy as np
 from numba import float32, int32, njit, uint8, uint64
 
 from .chequerboard import count_like, count_pairs, store
-from .chequerboard_layout import BLOCK
+from .chequerboard_layout import BLOCK, Layout
+from .elementary import log
 from .float32 import exp2, fma, larger
+from .label_sums import add_block, block_totals, quantise
 from .words import draw_words, fill_words
 
 # Beyond this the product with a squared distance might overflow; an sd of 1e-15 is as good as 0.
 LARGEST_CURVATURE = 1e30
 
 CELL = float32(2.0**-16)
+LOG_2 = 0.6931471805599453
 
 
 @njit(cache=True)
@@ -42,8 +41,8 @@ def parameters(mean, sd):
     result = np.empty((3, k), np.float32)
     for j in range(k):
         result[0, j] = mean[j]
-        result[1, j] = min(0.5 / (math.log(2.0) * sd[j] * sd[j]), LARGEST_CURVATURE)
-        result[2, j] = -math.log2(sd[j])
+        result[1, j] = min(0.5 / (LOG_2 * sd[j] * sd[j]), LARGEST_CURVATURE)
+        result[2, j] = -log(sd[j]) / LOG_2
     return result
 
 
@@ -147,20 +146,6 @@ def refine(random, weights, new, place, word, k0, k1):
             new[i] = label
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
-def label_sums(label, z, y, mean):
-    """Number of sites of a label in the block, sums of y - mean and (y - mean)**2 over them."""
-    number, first, second = int32(0), float32(0), float32(0)
-    for i in range(BLOCK):
-        mine = z[i] == label
-        distance = y[i] - mean
-        distance = distance if mine else float32(0)
-        number = int32(number + int32(mine))
-        first = first + distance
-        second = second + distance * distance
-    return number, first, second
-
-
 @njit(cache=True)
 def workspace(k):
     """The arrays that a block needs: weights (k + 5, BLOCK) float32, ranks, bytes, random words.
@@ -211,18 +196,21 @@ def choose(a, b, c, d, y, slope, noise, work, index, s, k0, k1):
 
 
 @njit(cache=True)
-def half_sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, colour, first, last, sums):
+def half_sweep(planes, place, data, beta, noise, reference, k0, k1, colour, first, last, sums):
     """Update blocks first..last-1 of a colour, numbered through its two sublattices.
 
-    `noise` is from `parameters`.  sums[block, j] becomes (number, sum of y - mu_j, sum of squares).  Returns
-    the number of like neighbours of the sites in the second colour: over all its blocks, S(z).
+    place : absent, width, guard, blocks.  data : the observations (4, places), their scale and the totals of
+    their blocks.  noise : from `parameters`.  sums (k, 4) grow by those of the blocks about `reference`, see
+    `label_sums`.  Returns the number of like neighbours of the sites in the second colour: over all its
+    blocks, S(z).
     """
-    k = noise.shape[1]
-    work = workspace(k)
+    absent, width, guard, blocks = place
+    y, scale, totals = data
+    work = workspace(noise.shape[1])
     small = work[2]
     new, like = small[1], small[2]
     like_words = like.view(np.uint64)
-    slope = float32(beta / math.log(2.0))
+    slope = float32(beta / LOG_2)
     statistic = 0
     for block in range(first, last):
         s = 2 * colour + block // blocks
@@ -239,29 +227,31 @@ def half_sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, col
         store(new, z, hole)
         if colour == 1:
             statistic += count_pairs(z, hole, a, b, c, d, like, like_words)
-        for j in range(k):
-            number, deviation, square = label_sums(uint8(j), z, values, noise[0, j])
-            sums[block, j, 0], sums[block, j, 1], sums[block, j, 2] = number, deviation, square
+        add_block(z, values, scale, totals[2 * colour * blocks + block], reference, sums)
     return statistic
 
 
 @njit(cache=True)
-def add_blocks(sums, totals):
-    """Add the sums of all blocks of a colour to the totals, in the order of the blocks."""
-    for block in range(sums.shape[0]):
-        for j in range(totals.shape[0]):
-            for moment in range(3):
-                totals[j, moment] += sums[block, j, moment]
+def sweep(planes, place, data, beta, noise, reference, k0, k1, sums):
+    """One sweep of both colours; S(z).  sums (k, 4) become those of all sites about `reference`."""
+    sums[:] = 0
+    half_sweep(planes, place, data, beta, noise, reference, k0, k1, 0, 0, 2 * place[3], sums)
+    return half_sweep(planes, place, data, beta, noise, reference, k0, k1, 1, 0, 2 * place[3], sums)
 
 
 @njit(cache=True)
-def sweep(planes, absent, y, width, guard, blocks, beta, noise, k0, k1, sums, totals):
-    """One sweep of both colours; S(z).  totals (k, 3): the sums of all blocks, added in their order."""
-    totals[:] = 0.0
-    statistic = 0
-    for colour in range(2):
-        statistic = half_sweep(
-            planes, absent, y, width, guard, blocks, beta, noise, k0, k1, colour, 0, 2 * blocks, sums
-        )
-        add_blocks(sums, totals)
-    return statistic
+def sum_blocks(absent, y, scale, guard, blocks):
+    """(4 blocks, 3) int64: the totals of every block, sublattice by sublattice."""
+    totals = np.empty((4 * blocks, 3), np.int64)
+    for block in range(4 * blocks):
+        s, p = block // blocks, guard + block % blocks * BLOCK
+        block_totals(absent[s, p : p + BLOCK] == 0, y[s, p : p + BLOCK], scale, totals[block])
+    return totals
+
+
+def prepare(layout: Layout, y: np.ndarray) -> tuple[np.ndarray, np.float32, np.ndarray]:
+    """The data of `half_sweep`, of an image with values of about mean 0 and variance 1."""
+    grains, scale = quantise(np.where(layout.lattice.exists, y, 0.0))
+    values = layout.scatter(grains, 0.0)
+    totals = sum_blocks(layout.absent, values, np.float32(scale), layout.guard, layout.blocks)
+    return values, np.float32(scale), totals

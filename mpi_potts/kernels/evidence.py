@@ -8,6 +8,9 @@ import math
 import numpy as np
 from numba import njit, uint64
 
+from .elementary import exp, log
+from .general import like_weights
+
 ABSENT = np.uint8(255)
 
 
@@ -19,8 +22,10 @@ def evidence(state, y, around, first, step, beta, mean, sd):
     state, y : flat, padded.  around : (d,) uint64 offsets of the neighbours.  mean, sd : (k,).
     """
     k, most = mean.size, around.size
-    power = np.exp(beta * np.arange(most + 1))
-    precision, log_sd = 0.5 / (sd * sd), np.log(sd) + 0.5 * math.log(2.0 * math.pi)
+    power = like_weights(beta, most)
+    precision, log_sd = 0.5 / (sd * sd), np.empty(k)
+    for j in range(k):
+        log_sd[j] = log(sd[j]) + 0.5 * log(2.0 * math.pi)
     counts, logs = np.zeros(256, np.int64), np.empty(k)
     pixels, data, slope, curvature = 0, 0.0, 0.0, 0.0
     for place in range(first, state.size, step):
@@ -41,8 +46,8 @@ def evidence(state, y, around, first, step, beta, mean, sd):
             square += weight * counts[j] * counts[j]
         mixture = 0.0
         for j in range(k):
-            mixture += power[counts[j]] * math.exp(logs[j] - largest)
-        data += largest + math.log(mixture / total)
+            mixture += power[counts[j]] * exp(logs[j] - largest)
+        data += largest + log(mixture / total)
         like /= total
         slope += counts[label] - like
         curvature += square / total - like * like

@@ -22,7 +22,10 @@ from numba import njit, uint64
 
 from ..errors import InputError
 from ..lattice import Lattice
-from ..rng import key, threefry2x64
+from ..rng import key
+from .elementary import exp, expm1, log
+from .threefry import threefry2x64
+from .variates import uniform
 
 ABSENT = np.uint8(255)
 
@@ -83,10 +86,13 @@ def pad_values(layout: Layout, values: np.ndarray) -> np.ndarray:
     return flat
 
 
-@njit(inline="always")
-def _uniform(word):
-    """A word to the open interval (0, 1), as `rng.to_uniform`."""
-    return (np.float64(word >> uint64(12)) + 0.5) * 2.0**-52
+@njit(cache=True)
+def like_weights(beta, most):
+    """exp(beta n) for n = 0..most like neighbours."""
+    weights = np.empty(most + 1)
+    for n in range(most + 1):
+        weights[n] = exp(beta * n)
+    return weights
 
 
 @njit(inline="always")
@@ -182,7 +188,7 @@ def _relabel(state, parent, sites, roots, words, word, k, k0, k1):
 def _swendsen_wang(state, sites, before, parent, k, beta, stream, first, statistics):
     words = np.empty((before.size + 1, BLOCK), dtype=np.uint64)
     roots = np.empty(BLOCK, dtype=np.uint32)
-    threshold = uint64(-math.expm1(-beta) * 2.0**53)
+    threshold = uint64(-expm1(-beta) * 2.0**53)
     pairs = (before.size + 1) // 2
     for sweep in range(statistics.size):
         k0, k1 = threefry2x64(uint64(first + sweep), uint64(0), stream[0], stream[1])
@@ -226,7 +232,7 @@ def _gibbs_colour(state, sites, around, words, gain, k):
             gains[m] = gain[counts[label]] if label != ABSENT else 0.0
             counts[label] += 1
             total += gains[m]
-        u = _uniform(words[i]) * total
+        u = uniform(words[i]) * total
         chosen = np.uint8(min(u, k - 1.0))
         u -= k
         for m in range(around.size):
@@ -239,7 +245,7 @@ def _gibbs_colour(state, sites, around, words, gain, k):
 @njit(cache=True)
 def _gibbs(state, sites, by_colour, colour_ends, before, around, k, beta, stream, first, statistics):
     words = np.empty((2, BLOCK), dtype=np.uint64)
-    gain = np.exp(beta * np.arange(around.size)) * math.expm1(beta)
+    gain = like_weights(beta, around.size - 1) * expm1(beta)
     for sweep in range(statistics.size):
         k0, k1 = threefry2x64(uint64(first + sweep), uint64(0), stream[0], stream[1])
         begin = 0
@@ -268,7 +274,7 @@ def _likelihoods(weight, sites, y, mean, sd):
     largest = weight[mean.size]
     largest[:] = -np.inf
     for j in range(mean.size):
-        row, centre, precision, log_sd = weight[j], mean[j], 0.5 / (sd[j] * sd[j]), math.log(sd[j])
+        row, centre, precision, log_sd = weight[j], mean[j], 0.5 / (sd[j] * sd[j]), log(sd[j])
         for i in range(sites.size):
             distance = np.float64(y[uint64(sites[i])]) - centre
             row[i] = -precision * distance * distance - log_sd
@@ -276,7 +282,7 @@ def _likelihoods(weight, sites, y, mean, sd):
     for j in range(mean.size):
         row = weight[j]
         for i in range(sites.size):
-            row[i] = math.exp(row[i] - largest[i])
+            row[i] = exp(row[i] - largest[i])
 
 
 @njit(cache=True)
@@ -292,7 +298,7 @@ def _data_colour(state, sites, around, words, y, weight, power, n, sum_y, sum_y2
         for j in range(n.size):
             total += weight[j, i] * power[counts[j]]
             cumulative[j] = total
-        u = _uniform(words[i]) * total
+        u = uniform(words[i]) * total
         chosen = 0
         for j in range(n.size - 1):
             chosen += u >= cumulative[j]
@@ -309,7 +315,7 @@ def _data_colour(state, sites, around, words, y, weight, power, n, sum_y, sum_y2
 def _gibbs_with_data(state, by_colour, colour_ends, around, y, beta, mean, sd, k0, k1, n, sum_y, sum_y2):
     words = np.empty((2, BLOCK), dtype=np.uint64)
     weight = np.empty((mean.size + 1, BLOCK))
-    power = np.exp(beta * np.arange(around.size + 1))
+    power = like_weights(beta, around.size)
     begin = 0
     for end in colour_ends:
         for start in range(begin, end, BLOCK):

@@ -3,7 +3,7 @@
 import llvmlite.binding
 import numba
 
-from .. import rng
+from . import threefry
 
 # Widest first; a CPU that has one also has those after it of the same family.
 _VECTORS = (
@@ -25,7 +25,7 @@ def describe() -> dict[str, str]:
         "cpu": name,
         "vectors": _vectors(),
         "threads": str(numba.config.NUMBA_NUM_THREADS),
-        "cache": rng._encrypt.stats.cache_path,
+        "cache": threefry.encrypt.stats.cache_path,
     }
 
 

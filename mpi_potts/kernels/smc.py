@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import njit, types, uint64
 from numba.extending import intrinsic
 
-from ..rng import threefry2x64
+from .threefry import threefry2x64
 
 # Rows whose words are made into normals together: the buffers stay in the first-level cache.
 TILE = 8

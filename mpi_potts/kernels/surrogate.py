@@ -20,6 +20,8 @@ import math
 import numpy as np
 from numba import njit
 
+from .elementary import exp, expm1, log, log1p
+
 DROP = 30.0
 CELLS = 96
 HALVINGS = 4
@@ -60,7 +62,7 @@ def log_density(table, i, beta, statistic, path):
     mean = hermite(t, h, table[2, i], table[2, i + 1], table[3, i], table[3, i + 1])
     variance = table[3, i] + t * (table[3, i + 1] - table[3, i])
     variance = max(variance, 1e-12)
-    return -0.5 * math.log(variance) - 0.5 * (statistic - mean) ** 2 / variance
+    return -0.5 * log(variance) - 0.5 * (statistic - mean) * (statistic - mean) / variance
 
 
 @njit(cache=True)
@@ -121,8 +123,8 @@ def cell_quantile(left, right, fraction):
     if abs(difference) < 1e-6:
         return fraction
     if difference < 0.0:
-        return math.log1p(fraction * math.expm1(difference)) / difference
-    return 1.0 + math.log1p((1.0 - fraction) * math.expm1(-difference)) / difference
+        return log1p(fraction * expm1(difference)) / difference
+    return 1.0 + log1p((1.0 - fraction) * expm1(-difference)) / difference
 
 
 @njit(cache=True)
@@ -153,9 +155,9 @@ def draw_beta(table, low, high, statistic, path, u):
         return centre
     density = densities(table, start, stop, statistic, path)
     cumulative = np.zeros(CELLS + 1)
-    left = math.exp(density[0])
+    left = exp(density[0])
     for cell in range(CELLS):
-        right = math.exp(density[cell + 1])
+        right = exp(density[cell + 1])
         mass = cell_mass(density[cell], density[cell + 1], left, right)
         cumulative[cell + 1] = cumulative[cell] + mass
         left = right

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import int64, njit, uint8, uint32, uint64
 
-from ..rng import threefry2x64
 from .bitplanes import (
     ALL,
     ONE,
@@ -38,6 +37,8 @@ from .bitplanes import (
     popcount,
     to_labels,
 )
+from .elementary import expm1
+from .threefry import threefry2x64
 
 __all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels"]
 
@@ -101,7 +102,7 @@ def scratch(layout: Layout) -> Scratch:
 
 def threshold(beta: float) -> np.uint64:
     """1 - exp(-beta) in 64-bit fixed point; a probability that rounds to one becomes 1 - 2**-64."""
-    return np.uint64(min(int(-np.expm1(-beta) * 2.0**64), 2**64 - 1))
+    return np.uint64(min(int(-expm1(-float(beta)) * 2.0**64), 2**64 - 1))
 
 
 def sweeps(

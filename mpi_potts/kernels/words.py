@@ -1,12 +1,12 @@
-"""Random words for kernels: the generator of `rng.py`, many counters at a time.
+"""Random words for kernels: the generator of `threefry.py`, many counters at a time.
 
 A round of the cipher waits for the one before it: a loop over single counters leaves the processor half idle.
-`fill_words` encrypts two counters side by side in every lane, with the words of `rng.threefry2x64`.
+`fill_words` encrypts two counters side by side in every lane, with the words of `threefry2x64`.
 """
 
 from numba import njit, uint64
 
-from ..rng import PARITY, threefry2x64
+from .threefry import PARITY, threefry2x64
 
 
 @njit(cache=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import quadrature, rng
+from .. import arithmetic, quadrature, rng
 from ..labels import Trace
 from ..parallel import Comm, merge_rows, warm_up
 from ..progress import Live
@@ -94,7 +94,8 @@ class SurrogateFit(ChainFit):
         def synthetic(beta):
             mean, sd = binding.moments(beta)
             sd = np.maximum(sd, 1e-6)
-            return -np.log(sd) - 0.5 * ((statistic - mean) / sd) ** 2
+            distance = (statistic - mean) / sd
+            return -arithmetic.log(sd) - 0.5 * distance * distance
 
         return path if self.problem.config.fit.method == "path" else synthetic
 
@@ -172,7 +173,7 @@ class ExchangeFit(ChainFit):
         memory = self._memory()
         return {
             "exchange/acceptance": memory[:, ACCEPTED] / self.phase.sweeps,
-            "exchange/step": np.exp(memory[:, LOG_STEP]),
+            "exchange/step": arithmetic.exp(memory[:, LOG_STEP]),
         }
 
     def headline(self) -> str:

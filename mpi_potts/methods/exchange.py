@@ -12,12 +12,11 @@ In the burn-in the step of the walk follows the acceptance (Robbins and Monro); 
 0 starts at the lower end of the prior, below the phase transition, the others anywhere in it.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from .. import rng
+from .. import arithmetic, rng
 from ..labels import Trace
 from ..method_keys import ExchangeKeys
 from ..potts import Sampler
@@ -56,7 +55,7 @@ class Exchange:
     def start(self, number: int) -> np.ndarray:
         low, high = self.interval
         uniform = rng.uniforms(rng.stream(self.seed, Purpose.EXCHANGE, number), 0, 1)[0]
-        return np.array([low + (number > 0) * uniform * (high - low), math.log(self.keys.step), 0.0])
+        return np.array([low + (number > 0) * uniform * (high - low), arithmetic.log(self.keys.step), 0.0])
 
     def run(self, number, chain, memory, first, steps, counting) -> Trace:
         traces = []
@@ -67,7 +66,7 @@ class Exchange:
                 memory[ACCEPTED] += probability[1]
                 chain.count()
             else:
-                memory[LOG_STEP] += (probability[0] - TARGET) * (t + 1.0) ** -FALL
+                memory[LOG_STEP] += (probability[0] - TARGET) * arithmetic.power(t + 1.0, -FALL)
             traces.append(swept._replace(beta=memory[BETA : BETA + 1].copy()))
         return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
 
@@ -75,14 +74,14 @@ class Exchange:
         """One proposal of beta; the probability of its acceptance, and whether it was accepted."""
         # Iteration 0 of the stream is the start's.
         draws = rng.stream(self.seed, Purpose.EXCHANGE, number), t + 1
-        proposal = memory[BETA] + math.exp(memory[LOG_STEP]) * rng.normals(*draws, 1)[0]
+        proposal = memory[BETA] + arithmetic.exp(memory[LOG_STEP]) * rng.normals(*draws, 1)[0]
         if not self.interval[0] <= proposal <= self.interval[1]:
             return 0.0, False
         change = (proposal - memory[BETA]) * (chain.statistic - self._auxiliary(number, chain, proposal, t))
-        accepted = math.log(rng.uniforms(*draws, 1, word=1)[0]) < change
+        accepted = arithmetic.log(rng.uniforms(*draws, 1, word=1)[0]) < change
         if accepted:
             memory[BETA] = proposal
-        return math.exp(min(change, 0.0)), accepted
+        return arithmetic.exp(min(change, 0.0)), accepted
 
     def _auxiliary(self, number, chain, beta, t):
         """S(w) of the auxiliary image of step t."""

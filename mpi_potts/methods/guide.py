@@ -12,9 +12,7 @@ sweeps of an iteration, which most of the time of a fit would otherwise go into.
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from .. import quadrature
+from .. import arithmetic, quadrature
 from ..binding import Binding
 from ..labels import LabelChain, Trace
 from .smc import State
@@ -39,7 +37,7 @@ class Guide:
             return beta * statistic - self.binding.log_normaliser(beta)
 
         mean, sd = quadrature.density(log_density, self.interval).moments()
-        return bool(np.hypot(state.beta_mean - mean, state.beta_sd) > FAR * sd)
+        return bool(arithmetic.hypot(state.beta_mean - mean, state.beta_sd) > FAR * sd)
 
     def sweep(self, chain: LabelChain, label_sweeps: int) -> Trace:
         """Sweeps of a chain, each at a beta drawn before it from p(beta | S(z))."""

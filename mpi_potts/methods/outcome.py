@@ -140,8 +140,8 @@ def _binding_error(binding, beta: Summary, hidden: bool) -> float:
         return 0.0
     error, sd = binding.standard_errors(beta.mean)[0], binding.moments(beta.mean)[1]
     if hidden:
-        return float(error * beta.sd**2)
-    return float(error / sd**2) if sd > 0.0 else np.inf
+        return float(error * beta.sd * beta.sd)
+    return float(error / (sd * sd)) if sd > 0.0 else np.inf
 
 
 def _warnings(fit, beta: Summary, diagnostics, binding_error, behind):

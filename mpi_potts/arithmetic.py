@@ -1,0 +1,140 @@
+"""Arithmetic on arrays with the same bits on every CPU: what numpy and its libraries leave to the machine.
+
+numpy's exp, log, power, sinh and the like take other code on every kind of CPU, its `@` and `linalg` are
+those of a library that does too, and the C library's functions behind `math` differ likewise.  Whatever goes
+into a result is computed by these instead (the rules of the house refuse the others); `+ - * /`, `sqrt`,
+`sum`, `cumsum`, comparisons, sorting and `interp` are the same everywhere and stay numpy's.
+"""
+
+import numpy as np
+
+from .kernels import elementary, fourier, linear
+
+
+def _each(fill, x):
+    """A kernel over all elements; a number gives a number."""
+    x = np.asarray(x, dtype=np.float64)
+    out = np.empty(x.shape)
+    fill(x.reshape(-1), out.reshape(-1))
+    return out if x.ndim else float(out)
+
+
+def exp(x):
+    """e**x, of any shape."""
+    return _each(elementary.fill_exp, x)
+
+
+def expm1(x):
+    """e**x - 1, of any shape."""
+    return _each(elementary.fill_expm1, x)
+
+
+def log(x):
+    """The natural logarithm, of any shape: -inf at 0, nan below."""
+    return _each(elementary.fill_log, x)
+
+
+def log1p(x):
+    """log(1 + x), of any shape."""
+    return _each(elementary.fill_log1p, x)
+
+
+def power(x, y):
+    """x**y for x > 0, of any shapes that broadcast."""
+    return exp(y * log(x))
+
+
+def sinh(x):
+    """The hyperbolic sine, of any shape."""
+    rise = expm1(np.abs(x))
+    return np.copysign(0.5 * (rise + rise / (rise + 1.0)), x)
+
+
+def asinh(x):
+    """The inverse of `sinh`, of any shape."""
+    size = np.abs(x)
+    square = size * size
+    return np.copysign(log1p(size + square / (1.0 + np.sqrt(square + 1.0))), x)
+
+
+def hypot(x, y):
+    """sqrt(x**2 + y**2), of any shapes that broadcast."""
+    return np.sqrt(x * x + y * y)
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The matrix product of a (m, l), or (l,), with b (l, n), or (l,), as `a @ b`."""
+    left, right = np.atleast_2d(_plain(a)), _plain(b)
+    out = np.empty(left.shape[:1] + right.shape[1:])
+    (linear.apply if right.ndim == 1 else linear.product)(left, right, out)
+    return out.reshape(np.shape(a)[:-1] + right.shape[1:])
+
+
+def gram(a: np.ndarray) -> np.ndarray:
+    """(n, n) a' a of a (m, n)."""
+    out = np.empty((a.shape[1],) * 2)
+    linear.gram(_plain(a), out)
+    return out
+
+
+def solve(a: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+    """x (n,) or (n, m) with a x = right, and log |det a|; a singular a is an error."""
+    x = np.array(right, dtype=np.float64, order="C")
+    determinant = linear.eliminate(np.array(a, dtype=np.float64, order="C"), x.reshape(len(x), -1))
+    if determinant == -np.inf:
+        raise ArithmeticError("a system of linear equations is singular")
+    return x, determinant
+
+
+def correlations(rows: np.ndarray) -> np.ndarray:
+    """(n,) sum over rows (m, n) and places i of x_i x_(i + lag), for every lag."""
+    out = np.empty(rows.shape[1])
+    fourier.correlations(_plain(rows), out)
+    return out
+
+
+def _plain(a):
+    return np.ascontiguousarray(a, dtype=np.float64)
+
+
+# Wichura's algorithm AS 241 (1988): numerators and denominators of three rational functions, highest power
+# first; the first is for the middle, in 0.425**2 - q**2, the others for the tails, in sqrt(-log p).
+_MIDDLE = (
+    (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
+     13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.3871328727963666080),
+    (5226.4952788528545610, 28729.085735721942674, 39307.895800092710610, 21213.794301586595867,
+     5394.1960214247511077, 687.18700749205790830, 42.313330701600911252, 1.0),
+)  # fmt: skip
+_TAIL = (
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
+     1.27045825245236838258, 3.64784832476320460504, 5.76949722146069140550,
+     4.63033784615654529590, 1.42343711074968357734),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
+     1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940,
+     2.05319162663775882187, 1.0),
+)  # fmt: skip
+_FAR_TAIL = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
+     2.65321895265761230930e-2, 2.96560571828504891230e-1, 1.78482653991729133580,
+     5.46378491116411436990, 6.65790464350110377720),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
+     7.86869131145613259100e-4, 1.48753612908506148525e-2, 1.36929880922735805310e-1,
+     5.99832206555887937690e-1, 1.0),
+)  # fmt: skip
+
+
+def _ratio(coefficients, r):
+    numerator, denominator = (np.zeros_like(r) for _ in range(2))
+    for above, below in zip(*coefficients):
+        numerator, denominator = numerator * r + above, denominator * r + below
+    return numerator / denominator
+
+
+def normal_quantile(p: np.ndarray) -> np.ndarray:
+    """The standard normal's quantiles at p (n,) in (0, 1), to 1e-15."""
+    p = np.asarray(p, dtype=np.float64)
+    q = p - 0.5
+    middle = q * _ratio(_MIDDLE, 0.180625 - q * q)
+    r = np.sqrt(-log(np.minimum(p, 1.0 - p)))
+    tail = np.copysign(np.where(r <= 5.0, _ratio(_TAIL, r - 1.6), _ratio(_FAR_TAIL, r - 5.0)), q)
+    return np.where(np.abs(q) <= 0.425, middle, tail)
