@@ -262,7 +262,7 @@ def _codes(strings, labels):
 
 def _primes(bits):
     """Distinct primes just below 2^_BITS whose product has more than `bits` bits."""
-    primes, candidate = [], 2**_BITS + 1
+    primes, candidate = [], (1 << _BITS) + 1
     while len(primes) * (_BITS - 1e-9) <= bits:
         candidate -= 2
         if _is_prime(candidate):

@@ -16,7 +16,7 @@ from .errors import Damaged, InputError
 from .parallel import Comm, on_root
 
 RESULT, RESULT_VERSION = "mpi_potts result", 1
-CHECKPOINT, CHECKPOINT_VERSION = "mpi_potts checkpoint", 1
+CHECKPOINT, CHECKPOINT_VERSION = "mpi_potts checkpoint", 2
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ def find_checkpoint(
             instead = f"{paths.previous}, the one before it, is used" if older else "the fit starts over"
             notes.append(f"{error}; removed, {instead}")
             continue
+        store.refuse_older(path, attributes, CHECKPOINT_VERSION, "whose sums depended on the CPU")
         check_settings(path, attributes, settings)
         return path, notes
     return None, notes

@@ -98,7 +98,8 @@ def shifted(tags: dict[int, Any], offset: tuple[int, ...]) -> dict[int, Any]:
     if TRANSFORMATION in tags:
         shift = np.eye(4)
         shift[:2, 3] = column, row
-        matrix = np.array(tags[TRANSFORMATION], dtype=np.float64).reshape(4, 4) @ shift
+        matrix = np.array(tags[TRANSFORMATION], dtype=np.float64).reshape(4, 4)
+        matrix = arithmetic.product(matrix, shift)
         moved[TRANSFORMATION] = tuple(matrix.ravel().tolist())
     if TIE_POINTS in tags:
         points = np.array(tags[TIE_POINTS], dtype=np.float64).reshape(-1, 6)
@@ -162,7 +163,7 @@ def _nifti(path, values, count, image):
         made, affine, header = type(source), source.affine.copy(), source.header.copy()
         header.set_data_dtype(values.dtype)
         header["cal_min"], header["cal_max"] = 0.0, 0.0
-    affine[:3, 3] += affine[:3, :3] @ np.array(offset, dtype=np.float64)
+    affine[:3, 3] += arithmetic.product(affine[:3, :3], np.array(offset, dtype=np.float64))
     volume = made(values.reshape(*values.shape, 1) if values.ndim == 2 else values, affine, header)
     # No time of writing in the header: equal maps are equal bytes.
     return gzip.compress(volume.to_bytes(), mtime=0)

@@ -143,6 +143,11 @@ def on_root(comm: Comm, function: Callable, *arguments) -> Any:
     return bcast(comm, value)
 
 
+def decided(comm: Comm, function: Callable, *arguments) -> Any:
+    """What rank 0 computes, on every rank: for decisions that ranks on different CPUs must not make apart."""
+    return bcast(comm, function(*arguments) if comm.rank == 0 else None)
+
+
 def raise_together(comm: Comm, error: InputError | None) -> None:
     """If some ranks have an InputError, raise that of the lowest such rank on every rank."""
     errors = [e for e in comm.allgather(error) if e is not None]

@@ -116,7 +116,7 @@ class _Candidate:
 def neighbours(lattice: Lattice) -> np.ndarray:
     """(d,) uint64 offsets of the neighbours of a place in a flat array padded by one layer on every side."""
     strides = np.cumprod([1, *(n + 2 for n in lattice.shape[:0:-1])])[::-1]
-    after = lattice.half_offsets @ strides
+    after = (lattice.half_offsets * strides).sum(axis=1)
     return np.concatenate([-after, after]).view(np.uint64)
 
 

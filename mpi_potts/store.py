@@ -351,6 +351,15 @@ def _check_format(path, file, kind, version):
         )
 
 
+def refuse_older(path: Path, attributes: Mapping[str, Any], version: int, what: str) -> None:
+    """Refuse a file of an older program, from which nothing that is the same could be made; `what` it has."""
+    if attributes["version"] < version:
+        raise InputError(
+            f"{path}: version {attributes['version']} of an older mpi_potts, {what}; another --output is "
+            f"accepted, or --fresh"
+        )
+
+
 def _attributes(file):
     return {name: _plain(value) for name, value in file.attrs.items()}
 

@@ -18,12 +18,10 @@ import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 
 from . import arithmetic
-from .errors import InputError
 
 # The file of a study, and what it has of each method beside the times.
 FORMAT, VERSION = "mpi_potts study", 2
@@ -55,15 +53,6 @@ class Fits:
     @property
     def draws(self) -> int:
         return self.sample.shape[1]
-
-
-def check_version(path: Path, attributes: Mapping, version: int) -> None:
-    """Refuse a file of an older program, which has no draws."""
-    if attributes["version"] < version:
-        raise InputError(
-            f"{path}: version {attributes['version']} of an older mpi_potts, without draws; another --output "
-            f"is accepted, or --fresh"
-        )
 
 
 def to_arrays(fits: Iterable[Fits]) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ REFERENCE = "path"
 def load(path: Path) -> tuple[dict, list[Fits]]:
     """Attributes of a study, and what each method found; on one rank."""
     attributes, arrays = store.read(path, FORMAT, VERSION)
-    study.check_version(path, attributes, VERSION)
+    store.refuse_older(path, attributes, VERSION, "without draws")
     return attributes, study.from_arrays(arrays, attributes["rows"])
 
 

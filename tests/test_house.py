@@ -14,7 +14,7 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in so
 ROOMS = {
     "mpi4py": ("parallel.py", "__main__.py"),
     "h5py": ("store.py",),
-    "numba": ("kernels/", "rng.py"),
+    "numba": ("kernels/",),
     # Randomness is addressed (rng.py), never carried by a generator; what is stored can be read by anyone.
     "random": (),
     "secrets": (),
@@ -22,6 +22,18 @@ ROOMS = {
     "marshal": (),
     "shelve": (),
 }
+# What numpy, its libraries and the C library compute in another way on another CPU; `arithmetic.py` and
+# `kernels/elementary.py` have the same with operations that are written down.
+_FUNCTIONS = """
+    exp exp2 expm1 log log2 log10 log1p logaddexp pow power float_power sin cos tan sinh cosh tanh asin acos
+    atan atan2 asinh acosh atanh arcsin arccos arctan arctan2 arcsinh arccosh arctanh hypot cbrt gamma lgamma
+    erf erfc dot vdot inner matmul einsum tensordot linalg fft polynomial polyfit convolve correlate cov
+    corrcoef
+""".split()
+MACHINE = {f"{module}.{name}" for module in ("np", "numpy", "math") for name in _FUNCTIONS}
+# Reports are looked at, not compared.
+REPORTS = ("figures.py", "binding_report.py", "page.py", "pictures.py")
+
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 
@@ -66,6 +78,27 @@ def pickled_arrays(file, text):
     ]
 
 
+def left_to_the_machine(file, text):
+    """Elementary functions, powers, matrix products and compilers' liberties whose bits depend on the CPU."""
+    if file in REPORTS:
+        return []
+    tree = ast.parse(text)
+    lines = {line for module, line in imports(tree) if module in MACHINE or module.startswith("statistics")}
+    for node in ast.walk(tree):
+        used = isinstance(node, ast.Attribute) and ast.unparse(node) in MACHINE
+        matrix = isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
+        power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _number(node)
+        free = isinstance(node, ast.keyword) and node.arg == "fastmath"
+        if used or matrix or power or free:
+            lines.add((node.value if free else node).lineno)
+    return [f"{file}:{line} leaves its bits to the machine" for line in sorted(lines)]
+
+
+def _number(node):
+    """Whether an expression consists of numbers alone."""
+    return not any(isinstance(part, ast.Name | ast.Attribute | ast.Call) for part in ast.walk(node))
+
+
 def too_long(file, text):
     lines = text.count("\n")
     found = [f"{file} has {lines} lines"] if lines > LONGEST_FILE else []
@@ -77,7 +110,7 @@ def too_long(file, text):
     return found
 
 
-RULES = (stray_imports, carried_randomness, pickled_arrays, too_long)
+RULES = (stray_imports, carried_randomness, pickled_arrays, left_to_the_machine, too_long)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -91,13 +124,21 @@ def test_every_source_keeps_the_rule(rule):
     [
         (stray_imports, "smc.py", "from mpi4py import MPI"),
         (stray_imports, "methods/smc.py", "def f():\n    import h5py as h"),
-        (stray_imports, "methods/rng.py", "import numba.core"),
+        (stray_imports, "rng.py", "import numba.core"),
         (stray_imports, "commands/run.py", "importlib.import_module('h5py')"),
         (stray_imports, "store.py", "import pickle"),
         (carried_randomness, "noise.py", "x = np.random.default_rng(1)"),
         (carried_randomness, "noise.py", "from numpy.random import Generator"),
         (carried_randomness, "noise.py", "from numpy import random"),
         (pickled_arrays, "image.py", "np.load(path, allow_pickle=True)"),
+        (left_to_the_machine, "smooth.py", "y = np.exp(x)"),
+        (left_to_the_machine, "smooth.py", "from numpy import log"),
+        (left_to_the_machine, "smooth.py", "from statistics import NormalDist"),
+        (left_to_the_machine, "smooth.py", "a @ b"),
+        (left_to_the_machine, "smooth.py", "a @= b"),
+        (left_to_the_machine, "smooth.py", "np.linalg.solve"),
+        (left_to_the_machine, "smooth.py", "x ** 2"),
+        (left_to_the_machine, "kernels/x.py", "@njit(cache=True, fastmath={'reassoc'})\ndef f():\n    pass"),
         (too_long, "x.py", "\n" * 401),
         (too_long, "x.py", "def f():\n" + "    pass\n" * 60),
     ],
@@ -113,6 +154,8 @@ def test_a_breach_is_seen(rule, file, text):
         (stray_imports, "smc.py", "from .parallel import block"),
         (carried_randomness, "noise.py", "from .rng import normals\nrandom = normals"),
         (pickled_arrays, "image.py", "np.load(path, allow_pickle=False)"),
+        (left_to_the_machine, "smooth.py", "x = arithmetic.exp(y) * 2.0**-53 + np.sqrt(z).sum()"),
+        (left_to_the_machine, "figures.py", "np.exp(x)"),
         (too_long, "x.py", "def f():\n" + "    pass\n" * 59),
     ],
 )

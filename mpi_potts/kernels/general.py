@@ -54,7 +54,7 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     sites = np.flatnonzero(np.pad(lattice.exists, 1)).astype(np.uint32)
     colours = lattice.colours[lattice.exists]
     strides = np.array([math.prod(shape[d + 1 :]) for d in range(len(shape))])
-    after = lattice.half_offsets @ strides
+    after = (lattice.half_offsets * strides).sum(axis=1)
     return Layout(
         labels=labels,
         shape=shape,

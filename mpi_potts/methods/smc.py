@@ -9,7 +9,9 @@ eps_t and the weights; **resampling** where ESS is low; **mutation** by one Metr
 particle that has weight. The formulas are in `weights`; here ranks meet.
 
 The N x M pseudo-statistics, by far the largest array, stay on the rank that has the particle's slot.  All
-else, (beta, birth, weight, count), is N numbers each, allgathered, and known to every rank.  A
+else, (beta, birth, weight, count), is N numbers each, and known to every rank.  Tolerance, weights,
+resampling, bandwidth and the stop are decided by rank 0, which the others follow: ranks on different CPUs
+cannot come to different ends.  A
 pseudo-statistic is an addressed draw, a function of (seed, birth iteration, birth index, m) and beta: so
 after resampling the replicates need not travel with their particle, and a checkpoint need not hold them.
 The rank that takes a particle over draws the same bits again, unless they are costly simulations: those
@@ -27,9 +29,10 @@ import numpy as np
 from .. import rng, weights
 from ..errors import InputError
 from ..kernels import smc as kernels
-from ..parallel import Comm, allgather_rows, block, take_rows, warm_up
+from ..parallel import Comm, decided, take_rows, warm_up
 from ..rng import Purpose
 from ..weights import Reason
+from .distances import SharedDistances, Slots
 from .source import Source, check_support
 
 # Proposals drawn and counted together: few calls, and their pseudo-statistics stay in the cache.
@@ -125,7 +128,7 @@ def smc_abc(
     if state.stopped_because:
         return
     warm_up(comm, kernels.compile_all)
-    slots = _Slots(comm, settings.particles)
+    slots = Slots(comm, settings.particles)
     x = np.empty((slots.index.size, source.replicates))
     _draw_again(slots, state, x, source, slots.index)
     while not state.stopped_because:
@@ -137,12 +140,12 @@ def smc_abc(
         clock.lap("statistic")
         state = _adapt(slots, state, x, settings)
         # The bandwidth of the proposal, from the weighted particles: resampling only adds noise to it.
-        step = math.sqrt(2.0) * weights.moments(state.beta, state.weight)[1]
+        step = math.sqrt(2.0) * decided(comm, weights.moments, state.beta, state.weight)[1]
         clock.lap("adaptation")
         state = _resample(slots, state, x, source, settings, seed)
         clock.lap("resampling")
         state = _mutate(slots, state, x, source, step, interval, seed, state.iteration)
-        state = replace(state, stopped_because=_stop(state, settings))
+        state = replace(state, stopped_because=decided(comm, _stop, state, settings))
         if state.stopped_because and state.noise_sd > 0.0:
             state = _settle(slots, state, x, source, step, interval, seed)
         clock.lap("mutation")
@@ -160,20 +163,6 @@ class _Clock:
     def lap(self, part: str) -> None:
         now = time.perf_counter()
         self.seconds[part], self._last = now - self._last, now
-
-
-class _Slots:
-    """The N slots for particles and the block of them that this rank has."""
-
-    def __init__(self, comm: Comm, particles: int):
-        self.comm = comm
-        self.particles = particles
-        self.start, self.stop = block(particles, comm.size, comm.rank)
-        self.own = slice(self.start, self.stop)
-        self.index = np.arange(self.start, self.stop)
-
-    def gather(self, rows: np.ndarray) -> np.ndarray:
-        return allgather_rows(self.comm, rows, self.particles)
 
 
 def _check(comm: Comm, source: Source, interval: tuple[float, float], settings) -> None:
@@ -208,81 +197,35 @@ def _initial(interval: tuple[float, float], particles: int, replicates: int, see
     )
 
 
-class _SharedDistances:
-    """`weights.Distances` of the particles of all ranks: each counts its own rows, then they allgather."""
-
-    def __init__(self, slots: _Slots, x: np.ndarray, alive: np.ndarray, statistic: float):
-        self.size = slots.particles * x.shape[1]
-        self._slots = slots
-        self._x = x
-        self._alive = alive
-        self._statistic = statistic
-        self._narrowed = None
-
-    def counts(self, tolerances: np.ndarray) -> np.ndarray:
-        out = np.zeros((self._alive.size, tolerances.size), dtype=np.int64)
-        if self._narrowed is None:
-            kernels.count(out, self._x, self._statistic, tolerances)
-            out[~self._alive] = 0
-        else:
-            distance, row, below = self._narrowed
-            kernels.count_pairs(out, distance, row, tolerances)
-            out += below[:, None]
-        return self._slots.gather(out)
-
-    def narrow(self, bracket: weights.Bracket) -> None:
-        lower, upper = bracket.ends
-        if self._narrowed is None:
-            distance, row = kernels.collect(
-                self._x, bracket.inside[self._slots.own], self._statistic, lower, upper
-            )
-        else:
-            distance, row, _ = self._narrowed
-            keep = (distance >= lower) & (distance < upper)
-            distance, row = distance[keep], row[keep]
-        self._narrowed = distance, row, bracket.counts[self._slots.own, 0]
-
-    def pairs(self, bracket: weights.Bracket) -> tuple[np.ndarray, np.ndarray]:
-        self.narrow(bracket)
-        distance, row, _ = self._narrowed
-        blocks = self._slots.comm.allgather((distance, row + self._slots.start))
-        distance, particle = (np.concatenate(parts) for parts in zip(*blocks))
-        # Blocks come in global order, so a stable sort leaves equal distances in the order of particles.
-        order = np.argsort(distance, kind="stable")
-        return distance[order], particle[order]
-
-    def farthest(self) -> float:
-        largest = np.abs(self._x - self._statistic).max()
-        return float(np.nextafter(max(self._slots.comm.allgather(float(largest))), math.inf))
-
-
-def _adapt(slots: _Slots, state: State, x: np.ndarray, settings) -> State:
+def _adapt(slots: Slots, state: State, x: np.ndarray, settings) -> State:
     """eps_t and the weights for (S_t, eps_t); the counts of `state` are still those of (S_t-1, eps_t-1)."""
     if not math.isfinite(state.statistic):
         raise RuntimeError(f"iteration {state.iteration}: the statistic S(z) is {state.statistic}")
     value = weights.per_count(state.weight, state.count)
-    distances = _SharedDistances(slots, x, value[slots.own] > 0.0, state.statistic)
+    distances = SharedDistances(slots, x, value[slots.own] > 0.0, state.statistic)
+    if slots.comm.rank > 0:
+        return replace(state, **distances.serve())
     target = settings.alpha * weights.ess(state.weight)
     least = settings.rise_below * slots.particles
     found = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon, least)
-    return replace(
-        state,
-        epsilon=found.epsilon,
-        weight=weights.normalise(value * found.count),
-        count=found.count,
-        ess=found.ess,
-        target=target,
-        reason=found.reason,
-    )
+    changes = {
+        "epsilon": found.epsilon,
+        "weight": weights.normalise(value * found.count),
+        "count": found.count,
+        "ess": found.ess,
+        "target": target,
+        "reason": found.reason,
+    }
+    return replace(state, **distances.found(changes))
 
 
-def _resample(slots: _Slots, state: State, x: np.ndarray, source: Source, settings, seed: int) -> State:
+def _resample(slots: Slots, state: State, x: np.ndarray, source: Source, settings, seed: int) -> State:
     """Where ESS is low, N equally weighted particles by the resampling scheme; `x` follows."""
     n = slots.particles
     if state.ess >= settings.resample_below * n:
         return replace(state, resampled=False)
     uniform = rng.uniforms(rng.stream(seed, Purpose.RESAMPLE), state.iteration, n)
-    ancestors = weights.ancestors(state.weight, uniform, settings.resampling)
+    ancestors = decided(slots.comm, weights.ancestors, state.weight, uniform, settings.resampling)
     state = replace(
         state,
         beta=state.beta[ancestors],
@@ -298,7 +241,7 @@ def _resample(slots: _Slots, state: State, x: np.ndarray, source: Source, settin
     return state
 
 
-def _draw_again(slots: _Slots, state: State, x: np.ndarray, source: Source, index: np.ndarray) -> None:
+def _draw_again(slots: Slots, state: State, x: np.ndarray, source: Source, index: np.ndarray) -> None:
     """Draw the pseudo-statistics of the particles in slots `index` of this rank at their birth's address."""
     buffer = np.empty((CHUNK, source.replicates))
     for slot in _chunks(index):
@@ -308,7 +251,7 @@ def _draw_again(slots: _Slots, state: State, x: np.ndarray, source: Source, inde
 
 
 def _mutate(
-    slots: _Slots,
+    slots: Slots,
     state: State,
     x: np.ndarray,
     source: Source,
@@ -337,7 +280,7 @@ def _mutate(
     return _gathered(slots, state, beta, count, accepted, t)
 
 
-def _settle(slots: _Slots, state: State, x: np.ndarray, *how) -> State:
+def _settle(slots: Slots, state: State, x: np.ndarray, *how) -> State:
     """Metropolis steps for the last S(z) and tolerance, so that the particles have them as their target.
 
     The weights are those of importance sampling only where every pseudo-statistic that counts now counted
@@ -355,7 +298,7 @@ def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _gathered(
-    slots: _Slots, state: State, beta: np.ndarray, count: np.ndarray, accepted: np.ndarray, t: int
+    slots: Slots, state: State, beta: np.ndarray, count: np.ndarray, accepted: np.ndarray, t: int
 ) -> State:
     """The state after mutation at address t, from each rank's block of it."""
     beta, count, accepted = slots.gather(np.stack([beta, count, accepted], axis=1)).T
@@ -363,7 +306,7 @@ def _gathered(
     birth = state.birth.copy()
     birth[accepted] = np.stack([np.full(accepted.sum(), t), np.flatnonzero(accepted)], axis=1)
     beta = np.ascontiguousarray(beta)
-    mean, sd = weights.moments(beta, state.weight)
+    mean, sd = decided(slots.comm, weights.moments, beta, state.weight)
     return replace(
         state,
         beta=beta,

@@ -95,7 +95,7 @@ class Study:
         """Attributes and datasets of a part; one of another input, or of an older program, is refused."""
         path = self.part(number, method)
         attributes, arrays = store.read(path, PART, VERSION, names)
-        study.check_version(path, attributes, VERSION)
+        store.refuse_older(path, attributes, VERSION, "without draws")
         fit_file.check_settings(path, attributes, self.settings(method))
         return attributes, arrays
 
