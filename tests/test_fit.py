@@ -5,13 +5,12 @@ import importlib
 import signal
 import time
 
-import h5py
 import launch
 import numpy as np
 import pytest
 from fitting import image_of, problem_of, run_fit, same_bits, write_input
 
-from mpi_potts import store
+from mpi_potts import fit_file, store
 from mpi_potts.binding import Binding
 from mpi_potts.errors import InputError
 from mpi_potts.methods.fit import Problem
@@ -195,16 +194,15 @@ def test_interrupted_and_continued_on_other_ranks_gives_the_same_bits(hidden):
     assert not list(output.glob("checkpoint*"))
 
 
-def test_a_checkpoint_of_an_older_program_is_refused_by_name(hidden):
-    directory, path, *_ = hidden
-    output = directory / "older"
-    assert signalled(path, output, 1, "checkpoint.h5")[0] == 75
-    with h5py.File(output / "checkpoint.h5", "r+") as file:
-        file.attrs["version"] = 1
-    # Without the seal that the attributes are part of: an old file has one of its own.
-    finished = launch.launch(["run", path, "--output", output, "--quiet"])
-    assert finished.code == 2 and len(finished.said) == 1, finished.stderr
-    assert "checkpoint.h5: version 1 of an older mpi_potts" in finished.said[0]
+def test_a_checkpoint_of_an_older_program_is_refused_by_name(tmp_path, monkeypatch):
+    paths, settings = fit_file.Paths(tmp_path), {"seed": 1}
+    with monkeypatch.context() as older:
+        older.setattr(fit_file, "CHECKPOINT_VERSION", 1)
+        fit_file.write_checkpoint(ALONE, paths, settings, {"final": np.zeros(2)}, "gather")
+    with pytest.raises(InputError, match=r"checkpoint\.h5: version 1 of an older mpi_potts.*--fresh"):
+        fit_file.find_checkpoint(paths, settings)
+    fit_file.write_checkpoint(ALONE, paths, settings, {"final": np.zeros(2)}, "gather")
+    assert fit_file.find_checkpoint(paths, settings) == (paths.checkpoint, [])
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_it(hidden):
