@@ -29,7 +29,7 @@ endif
 
 IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 IN_TEST_VENV := PATH="$(CURDIR)/$(TEST_VENV)/bin:$$PATH"
-KERNELS := $(wildcard mpi_potts/kernels/*.py) mpi_potts/rng.py
+KERNELS := $(wildcard mpi_potts/kernels/*.py)
 
 help:
 	@echo 'make demo       set up .venv from wheels and run the demonstration on two ranks'

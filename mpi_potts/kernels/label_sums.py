@@ -119,8 +119,12 @@ def quantise(y: np.ndarray) -> tuple[np.ndarray, float]:
 
     The grain is the smallest power of two for which |q| <= LARGEST: at most 2**-22 of the largest |y|.
     """
-    largest = float(np.abs(y).max(initial=0.0))
+    scale = scale_of(float(np.abs(y).max(initial=0.0)))
+    return (np.rint(y * scale) / scale).astype(np.float32), scale
+
+
+def scale_of(largest: float) -> float:
+    """1 / grain of observations of which none is larger than this."""
     # largest < 2**exponent, so that rounding stays within LARGEST.
     _, exponent = np.frexp(largest)
-    scale = float(np.ldexp(1.0, LARGEST.bit_length() - 1 - int(exponent)))
-    return (np.rint(y * scale) / scale).astype(np.float32), scale
+    return float(np.ldexp(1.0, LARGEST.bit_length() - 1 - int(exponent)))

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import rng, summary, weights
 from ..diagnostics import LARGEST_RHAT, effective_size, split_rhat
+from ..kernels.label_sums import scale_of
 from ..parallel import Comm, bcast, merge_rows
 from ..rng import Purpose
 from ..series import FLAG_DISAGREE, FLAG_SHORT
@@ -35,6 +36,8 @@ EDGE = 0.005
 # A chain is in a minor mode where its score is behind the best by more than this times the root of the number
 # of pixels; within a mode a score has an sd of up to 0.3 of that root.
 MINOR = 1.5
+# Rounding adds grain**2 / 12 to a label's variance: beyond this part of its sd, more than 0.02 %.
+GRAIN = 0.05
 PACKAGES = ("numpy", "numba", "h5py", "mpi4py")
 
 
@@ -77,7 +80,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     best = marginal or particles
     error = _binding_error(fit.problem.binding, best, hidden=marginal is not None)
     behind = _behind(comm, fit, draws)
-    warnings = *_warnings(fit, best, diagnostics, error, behind), *_few_particles(particles, marginal)
+    warnings = *_warnings(fit, best, draws, diagnostics, error, behind), *_few_particles(particles, marginal)
     return Outcome(fit, particles, marginal, draws, probability, shares, diagnostics, error, warnings)
 
 
@@ -144,7 +147,7 @@ def _binding_error(binding, beta: Summary, hidden: bool) -> float:
     return float(error / (sd * sd)) if sd > 0.0 else np.inf
 
 
-def _warnings(fit, beta: Summary, diagnostics, binding_error, behind):
+def _warnings(fit, beta: Summary, draws, diagnostics, binding_error, behind):
     """What a user should know before quoting the numbers, each in a sentence."""
     apart = [
         f"{name} of label {j + 1}" if rows.ndim > 1 else name
@@ -169,6 +172,22 @@ def _warnings(fit, beta: Summary, diagnostics, binding_error, behind):
     if fit.problem.binding is not None:
         yield from _flags(fit.problem.binding, beta)
     yield from _at_the_edge(fit.problem.config.prior.beta, beta)
+    if draws is not None and fit.problem.hidden:
+        yield from _coarse_grain(fit.problem, draws.sd.mean(axis=(0, 1)))
+
+
+def _coarse_grain(problem, sd):
+    """Pixels are counted in grains: where a few are very far from all others, these have few grains."""
+    pixels = problem.image.values[problem.lattice.exists]
+    unit = float(pixels.std())
+    grain = unit / scale_of(float(np.abs(pixels - pixels.mean()).max()) / unit)
+    narrow = int(np.argmin(sd))
+    if grain > GRAIN * sd[narrow]:
+        yield (
+            f"pixel values are rounded to {grain:.2g}, as the farthest is so far from the others, which is "
+            f"not small against the sd of label {narrow + 1}, {sd[narrow]:.2g}; if far values are no data, "
+            f"say so: image.nodata or image.mask"
+        )
 
 
 def _minor_modes(behind, sites):
