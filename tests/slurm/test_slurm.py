@@ -112,6 +112,7 @@ def test_a_failure_is_not_put_back_and_removes_what_waits_for_it(cluster, work):
 def test_a_launcher_that_starts_no_rank_is_a_failure_whatever_it_returns(cluster, work):
     job = submit(cluster, work, edited(JOB, work / "job.sh", launch="launch=(true)"), "run", "input.toml")
     assert cluster.wait(job, "COMPLETED", "FAILED")["ExitCode"] == "1:0"
+    assert "true returned 0 and started no rank" in log(work)
 
 
 def test_at_the_time_limit_a_job_comes_back_as_often_as_it_may(cluster, work):
