@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from cluster import Cluster, missing
-from jobs import IMAGES, INPUT, ROOT, image_options
+from jobs import HELD, IMAGES, INPUT, ROOT, image_options
 
 
 def pytest_sessionstart(session):
@@ -19,7 +19,8 @@ def environment(tmp_path_factory):
     """What a user has after logging in: the program in the path, compiled kernels kept between the jobs."""
     bin = tmp_path_factory.mktemp("bin")
     program = bin / "mpi-potts"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mpi_potts "$@"\n')
+    held = f'[ -e hold ] && exec "{sys.executable}" "{HELD}" "$@"'
+    program.write_text(f'#!/bin/sh\n{held}\nexec "{sys.executable}" -m mpi_potts "$@"\n')
     program.chmod(0o755)
     return {
         "HOME": os.environ["HOME"],
