@@ -36,6 +36,7 @@ MpiDefault=pmix
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1
 SwitchType=switch/none
 ReturnToService=2
 KillWait=10
@@ -70,6 +71,7 @@ class Cluster:
     def __init__(self, **environment: str):
         self.directory = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         self.environment = environment | {"SLURM_CONF": str(self.directory / "slurm.conf")}
+        self._heard: dict[str, int] = {}
 
     def __enter__(self) -> "Cluster":
         try:
@@ -111,6 +113,15 @@ class Cluster:
             return not self.run("squeue", "--noheader")
 
         wait_for(empty, seconds, lambda: self.run("squeue"))
+
+    def said(self) -> dict[str, str]:
+        """What the daemons wrote since this was last asked: they alone know of a job not launched."""
+        news = {}
+        for path in sorted(self.directory.glob("slurm*.log")):
+            text = path.read_bytes()
+            news[path.name] = text[self._heard.get(path.name, 0) :].decode(errors="replace")
+            self._heard[path.name] = len(text)
+        return news
 
     def release(self, number) -> None:
         """Start a job that was put back soon, not after Slurm's two minutes of waiting.

@@ -1,6 +1,7 @@
 """The job scripts on a real Slurm: `make test-slurm`.  Where it is missing this fails, it does not skip."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -8,10 +9,25 @@ import pytest
 from cluster import Cluster, missing
 from jobs import HELD, IMAGES, INPUT, ROOT, image_options
 
+LOG = re.compile(r"(^|\.)log$|\.[oe][-_\d]+$")  # of a job under Slurm, or under qsub
+
 
 def pytest_sessionstart(session):
     if missing():
         pytest.exit(f"the job scripts cannot be tried: {missing()}", 3)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows what the jobs and the daemons wrote: a job may fail before its script says a word."""
+    report = yield
+    cluster, work = (item.funcargs.get(name) for name in ("cluster", "work"))
+    said = cluster.said() if cluster else {}  # also after setup, so that a test is shown its own lines
+    if report.when == "call" and report.failed and work:
+        logs = [path for path in sorted(work.iterdir()) if LOG.search(path.name)]
+        said |= {path.name: path.read_text(errors="replace") for path in logs}
+        report.sections += list(said.items())
+    return report
 
 
 @pytest.fixture(scope="session")
