@@ -69,6 +69,41 @@ def test_a_launcher_of_another_mpi_is_refused(monkeypatch, name):
     parallel.check_launcher(parallel.ALONE)
 
 
+# Py_AtExit is where mpi4py closes MPI: Python itself is no longer there.
+ENDING = """
+import ctypes
+from mpi_potts import signals
+ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).getchar)
+signals.listen()
+print("listening", flush=True)
+"""
+
+
+def caught(pid, number):
+    """Whether a process has a handler of its own for a signal."""
+    with open(f"/proc/{pid}/status") as file:
+        mask = next(line.split()[1] for line in file if line.startswith("SigCgt:"))
+    return int(mask, 16) >> (number - 1) & 1
+
+
+def test_a_warning_while_mpi_is_closed_does_not_change_the_exit_code():
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDING],
+        env=launch.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "listening\n"
+        end = time.monotonic() + 60
+        while caught(process.pid, signal.SIGUSR1) and time.monotonic() < end:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGUSR1)
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT])
 def test_a_signal_raises_a_flag_and_the_handler_is_put_back(number):
     before = signal.getsignal(number)

@@ -66,8 +66,9 @@ fi
 
 # The ranks leave a mark when they start: srun was seen to return 0 when it could not launch any.
 mark=$PWD/.mpi-potts-$SLURM_JOB_ID
+# A signal before the program listens is lost, and not the end of the rank: the clock is there.
 # shellcheck disable=SC2016  # for the shell of the rank
-start='touch "$0" && exec mpi-potts "$@"'
+start='trap "" USR1; touch "$0" && exec mpi-potts "$@"'
 
 # The launcher runs in the background, because a shell looks at its signals only between foreground commands.
 echo "$(date +%FT%T) start ${SLURM_RESTART_COUNT:-0}: mpi-potts ${arguments[*]} ${clock[*]}"
@@ -81,7 +82,10 @@ while true; do
     # Above 128 and a signal was heard: `wait` was interrupted, the launcher is still there.
     ((heard && code > 128)) || break
 done
-((code == 0)) && [[ ! -e $mark ]] && code=1
+if ((code == 0)) && [[ ! -e $mark ]]; then
+    echo "${launch[0]} returned 0 and started no rank"
+    code=1
+fi
 rm -f "$mark"
 echo "$(date +%FT%T) exit code $code"
 

@@ -36,6 +36,7 @@ MpiDefault=pmix
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1
 SwitchType=switch/none
 ReturnToService=2
 KillWait=10
@@ -70,6 +71,7 @@ class Cluster:
     def __init__(self, **environment: str):
         self.directory = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         self.environment = environment | {"SLURM_CONF": str(self.directory / "slurm.conf")}
+        self._heard: dict[str, int] = {}
 
     def __enter__(self) -> "Cluster":
         try:
@@ -102,7 +104,7 @@ class Cluster:
         return self.job(number)
 
     def wait_until_empty(self, seconds: float = 400) -> None:
-        """Wait until no job runs or waits; a job that was put back is started at once."""
+        """Wait until no job runs or waits; a job that was put back is started soon."""
 
         def empty():
             for line in self.run("squeue", "--noheader", "--format=%A %r").splitlines():
@@ -112,18 +114,32 @@ class Cluster:
 
         wait_for(empty, seconds, lambda: self.run("squeue"))
 
-    def release(self, number) -> None:
-        """Start a job that was put back now, not after Slurm's minutes of waiting.
+    def said(self) -> dict[str, str]:
+        """What the daemons wrote since this was last asked: they alone know of a job not launched."""
+        news = {}
+        for path in sorted(self.directory.glob("slurm*.log")):
+            text = path.read_bytes()
+            news[path.name] = text[self._heard.get(path.name, 0) :].decode(errors="replace")
+            self._heard[path.name] = len(text)
+        return news
 
-        Those minutes also serve to clear away the job's last step: before that is done Slurm does not change
-        the job, and srun cannot launch a step of the same name.
+    def release(self, number) -> None:
+        """Start a job that was put back soon, not after Slurm's two minutes of waiting.
+
+        Slurm waits for two things, and so must this.  The job's last step is cleared away: before that Slurm
+        does not change the job, and srun cannot launch a step of the same name.  And the job's credential was
+        revoked: slurmd refuses a new one that is not younger, in whole seconds, and then Slurm ends the job
+        with exit code 1 without having started its script.  So it may begin in the second after the change,
+        which Slurm accepts only after the revocation.
         """
         steps = self.directory / "spool"
         wait_for(lambda: not list(steps.glob(f"stepd.slurm.pmix.{number}.*")), 60, lambda: self.job(number))
-        wait_for(lambda: self.job(number)["JobState"] != "PENDING" or self._begins_now(number), 60)
+        wait_for(lambda: self.job(number)["JobState"] != "PENDING" or self._begins_soon(number), 60)
+        # Not to be asked again meanwhile, which would put off the beginning by another second.
+        wait_for(lambda: self.job(number)["Reason"] != "BeginTime", 180, lambda: self.job(number))
 
-    def _begins_now(self, number):
-        command = ["scontrol", "update", f"jobid={number}", "starttime=now"]
+    def _begins_soon(self, number):
+        command = ["scontrol", "update", f"jobid={number}", "starttime=now+1"]
         return subprocess.run(command, env=self.environment, capture_output=True).returncode == 0
 
     def _configure(self):

@@ -1,12 +1,15 @@
 """The job scripts on a real Slurm: `make test-slurm`.  Where it is missing this fails, it does not skip."""
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 from cluster import Cluster, missing
-from jobs import IMAGES, INPUT, ROOT, image_options
+from jobs import HELD, IMAGES, INPUT, ROOT, image_options
+
+LOG = re.compile(r"(^|\.)log$|\.[oe][-_\d]+$")  # of a job under Slurm, or under qsub
 
 
 def pytest_sessionstart(session):
@@ -14,12 +17,26 @@ def pytest_sessionstart(session):
         pytest.exit(f"the job scripts cannot be tried: {missing()}", 3)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows what the jobs and the daemons wrote: a job may fail before its script says a word."""
+    report = yield
+    cluster, work = (item.funcargs.get(name) for name in ("cluster", "work"))
+    said = cluster.said() if cluster else {}  # also after setup, so that a test is shown its own lines
+    if report.when == "call" and report.failed and work:
+        logs = [path for path in sorted(work.iterdir()) if LOG.search(path.name)]
+        said |= {path.name: path.read_text(errors="replace") for path in logs}
+        report.sections += list(said.items())
+    return report
+
+
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory):
     """What a user has after logging in: the program in the path, compiled kernels kept between the jobs."""
     bin = tmp_path_factory.mktemp("bin")
     program = bin / "mpi-potts"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mpi_potts "$@"\n')
+    held = f'[ -e hold ] && exec "{sys.executable}" "{HELD}" "$@"'
+    program.write_text(f'#!/bin/sh\n{held}\nexec "{sys.executable}" -m mpi_potts "$@"\n')
     program.chmod(0o755)
     return {
         "HOME": os.environ["HOME"],

@@ -6,6 +6,7 @@ from mpi_potts import store
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "jobscripts"
+HELD = Path(__file__).resolve().parent / "held.py"
 IMAGES = 2
 
 INPUT = """

@@ -28,20 +28,27 @@ def iterations(work):
     return len(re.findall(r"^ *\d+ +[\d.e+]+ +\d+r? ", log(work), re.M))
 
 
-def stop_when(cluster, job, ready, message, how="--batch"):
-    """Send USR1 as soon as the job is so far; then it must come back as a job that waits."""
-    wait_for(ready, 240, message)
+def hold(work, where):
+    """Let the job that begins in this directory wait there, in the midst of its work, until it is stopped."""
+    (work / "hold").write_text(where)
+
+
+def stop(cluster, work, job, how="--batch"):
+    """Send USR1 when both ranks are held; then the job must come back as one that waits."""
+    wait_for(lambda: len(list(work.glob("held.*"))) == 2, 240, lambda: log(work))
     cluster.run("scancel", how, "--signal=USR1", job)
-    assert cluster.wait(job, "PENDING", "COMPLETED", "FAILED")["JobState"] == "PENDING", message()
+    assert cluster.wait(job, "PENDING", "COMPLETED", "FAILED")["JobState"] == "PENDING", log(work)
+    assert "SIGUSR1 received" in log(work)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_stopped_by_a_signal_a_job_comes_back_and_gives_the_same_bits(cluster, reference, work, launcher):
     launch, how = LAUNCHERS[launcher]
     script = edited(JOB, work / "job.sh", launch=launch)
+    hold(work, "agreed 4")
     job = submit(cluster, work, script, "run", "input.toml", *image_options("000"))
-    stop_when(cluster, job, lambda: iterations(work) >= 3, lambda: log(work), how)
-    assert "SIGUSR1 received" in log(work)
+    stop(cluster, work, job, how)
+    assert iterations(work) >= 3
     assert not (work / "fit_000" / "result.h5").exists()
     cluster.release(job)
     done = cluster.wait(job, "COMPLETED", "FAILED", "CANCELLED")
@@ -64,9 +71,10 @@ def test_a_chain_waits_through_a_restart_and_fits_an_array_of_images(cluster, re
         fit_options="fit_options=(--ntasks=1 --time=30)",
         report_options="report_options=(--ntasks=1 --time=30)",
     )
+    hold(work, "stop 1")
     precompute, fits, _ = [line.split()[-1] for line in cluster.run("bash", chain, cwd=work).splitlines()]
-    # The lock is taken when the program has begun to listen.
-    stop_when(cluster, precompute, (work / ".binding.lock").exists, lambda: log(work))
+    stop(cluster, work, precompute)
+    (work / "hold").unlink()  # the fits begin in the same directory
     assert cluster.job(fits)["Reason"] == "Dependency"
     cluster.wait_until_empty()
     assert cluster.job(precompute)["Restarts"] == "1"
@@ -112,6 +120,7 @@ def test_a_failure_is_not_put_back_and_removes_what_waits_for_it(cluster, work):
 def test_a_launcher_that_starts_no_rank_is_a_failure_whatever_it_returns(cluster, work):
     job = submit(cluster, work, edited(JOB, work / "job.sh", launch="launch=(true)"), "run", "input.toml")
     assert cluster.wait(job, "COMPLETED", "FAILED")["ExitCode"] == "1:0"
+    assert "true returned 0 and started no rank" in log(work)
 
 
 def test_at_the_time_limit_a_job_comes_back_as_often_as_it_may(cluster, work):
