@@ -12,12 +12,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mpi_potts import config, fit_file, store
-from mpi_potts.commands import fit, precompute
-from mpi_potts.control import Control
-from mpi_potts.methods import hidden
-from mpi_potts.methods.problem import Problem
-from mpi_potts.parallel import ALONE
+from mpi_potts.cli import fit, precompute
+from mpi_potts.config import inputs
+from mpi_potts.io import fit_file, store
+from mpi_potts.labels import ensemble
+from mpi_potts.methods.base import Problem
+from mpi_potts.runtime.control import Control
+from mpi_potts.runtime.parallel import ALONE
 
 INPUT = """
 [image]
@@ -44,7 +45,7 @@ OPTIONS = SimpleNamespace(max_hours=None, quiet=True, fresh=True)
 
 def measure(side: int, writer: str) -> list[tuple[float, float, int]]:
     """(elapsed seconds, CPU seconds, bytes) of every checkpoint of a fit of side x side pixels."""
-    costs, write, sites = [], fit_file.write_checkpoint, hidden.SLICE_SITES
+    costs, write, sites = [], fit_file.write_checkpoint, ensemble.SLICE_SITES
 
     def timed(comm, paths, *rest):
         elapsed, cpu = time.perf_counter(), time.process_time()
@@ -57,21 +58,21 @@ def measure(side: int, writer: str) -> list[tuple[float, float, int]]:
         path.write_text(INPUT)
         values = np.random.default_rng(1).normal(size=(side, side))  # what is in the arrays does not matter
         np.save(Path(room, "image.npy"), values)
-        loaded = config.load(path, (f"run.writer={writer}",), Path(room, "out"))
-        fit_file.write_checkpoint, hidden.SLICE_SITES = timed, 4 * side * side
+        loaded = inputs.load(path, (f"run.writer={writer}",), Path(room, "out"))
+        fit_file.write_checkpoint, ensemble.SLICE_SITES = timed, 4 * side * side
         try:
             loaded, image, lattice = fit.load(loaded)
             with Control() as control:
                 binding = precompute.obtain(ALONE, loaded, lattice, control, quiet=True)
                 fit.fit_image(ALONE, Problem(loaded, image, lattice, binding), control, OPTIONS)
         finally:
-            fit_file.write_checkpoint, hidden.SLICE_SITES = write, sites
+            fit_file.write_checkpoint, ensemble.SLICE_SITES = write, sites
     return costs
 
 
 def table(side: int, found: dict[str, list[tuple[float, float, int]]]) -> list[str]:
     """Seconds of a checkpoint, and its part of the default interval."""
-    interval = 60.0 * config.RunKeys().checkpoint_minutes
+    interval = 60.0 * inputs.RunKeys().checkpoint_minutes
     lines = [
         f"Checkpoints of a fit of {side}x{side} pixels; the default interval is {interval:g} s",
         "  writer checkpoints      MB  seconds  longest   CPU s of run time",

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpi_potts.labels import LabelChain
+from mpi_potts.labels.chain import LabelChain
 from mpi_potts.lattice import Lattice
-from mpi_potts.noise import priors
-from mpi_potts.potts import Sampler
+from mpi_potts.model.noise import priors
+from mpi_potts.model.potts import Sampler
 from mpi_potts.rng import Purpose, float_bits, normals, stream
 
 KERNELS: dict[str, Callable] = {}

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mpi_potts.config import SmcKeys
-from mpi_potts.methods import smc
-from mpi_potts.methods.source import BindingSource
-from mpi_potts.parallel import ALONE
+from mpi_potts.config.inputs import SmcKeys
+from mpi_potts.runtime.parallel import ALONE
+from mpi_potts.smc import sampler as smc
+from mpi_potts.smc.sources import BindingSource
 
 EDGES = 31000.0
 

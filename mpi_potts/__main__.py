@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 
-from . import signals
+from .runtime import signals
 
 # A scheduler's warning may come while the libraries are loaded.
 signals.listen()
@@ -26,8 +26,10 @@ except (ImportError, RuntimeError) as _error:
     sys.exit(f"mpi-potts: mpi4py finds no MPI library ({' '.join(str(_error).split())})")
 
 try:
-    from . import command_line, config, parallel
+    from .cli import parser
+    from .config import inputs
     from .errors import InputError, Interrupted, WriteFailed
+    from .runtime import parallel
 except BaseException:  # on one rank, perhaps: MPI is at work already, and the others would wait
     traceback.print_exc()
     MPI.COMM_WORLD.Abort(1)
@@ -35,12 +37,12 @@ except BaseException:  # on one rank, perhaps: MPI is at work already, and the o
 
 def _carry_out(comm, options) -> int:
     """Carry out a command: read the input file where it takes one."""
-    name, takes_input = options.command.name, options.command.target == command_line.INPUT
+    name, takes_input = options.command.name, options.command.target == parser.INPUT
     if name != "doctor":  # which reports what is wrong with the launcher
         parallel.check_launcher(comm)
-    settings = config.load(options.target, options.set, options.output) if takes_input else None
+    settings = inputs.load(options.target, options.set, options.output) if takes_input else None
     # Imported when needed, so that doctor and --help work where a library cannot be loaded.
-    command = importlib.import_module(f".commands.{name}", __package__)
+    command = importlib.import_module(f".cli.{name}", __package__)
     with _compiling_said(comm, options.quiet) if takes_input else contextlib.nullcontext():
         return command.execute(comm, settings, options)
 
@@ -58,7 +60,7 @@ def _parse(comm, argv):
     """Every rank parses; help and version are printed by rank 0 alone."""
     quiet = contextlib.redirect_stdout(io.StringIO()) if comm.rank else contextlib.nullcontext()
     with quiet:
-        return command_line.parse(argv)
+        return parser.parse(argv)
 
 
 def _say(text):

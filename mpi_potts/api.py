@@ -22,19 +22,22 @@ from typing import Any
 
 import numpy as np
 
-from . import binding_file, config, files, keywords, parallel
-from .binding import Binding
-from .commands import fit as fit_command
-from .commands import precompute as precompute_command
-from .commands import simulate as simulate_command
-from .config import Config
-from .control import Control
+from .binding import file as binding_file
+from .binding.function import Binding
+from .cli import fit as fit_command
+from .cli import precompute as precompute_command
+from .cli import simulate as simulate_command
+from .config import inputs, keywords
+from .config.inputs import Config
 from .errors import InputError
-from .fit_file import Paths
+from .io import files
+from .io.fit_file import Paths
 from .kernels import compiling
-from .methods.problem import Problem, needs_binding
-from .parallel import Comm, on_root
-from .results import Result, Simulated, read_image, read_result
+from .methods.base import Problem, needs_binding
+from .posterior.result import Result, Simulated, read_image, read_result
+from .runtime import parallel
+from .runtime.control import Control
+from .runtime.parallel import Comm, on_root
 
 ARRAYS = ("image", "mask")  # arguments that may be arrays
 
@@ -148,7 +151,7 @@ class _Session:
             raise InputError(f"{self.call}: image is None; an array or the name of a file is accepted")
         self._place_binding(tables, binding)
         text = keywords.to_toml(self.call, tables)
-        found = config.parse(text, self.room / "input.toml", output=self.directory)
+        found = inputs.parse(text, self.room / "input.toml", output=self.directory)
         if self.output is not None:
             return found
         # Nobody will go on from these files.

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from PIL import Image
 
-from mpi_potts import figures, report
+from mpi_potts.report import figures
+from mpi_potts.report import fit as fit_report
 
 WIDTH = 380  # pixels of one figure
 NAMES = ("image", "labels", "entropy")
 
 
 def main(result: str, picture: str) -> None:
-    drawn = figures.draw(report.load(Path(result)))
+    drawn = figures.draw(fit_report.load(Path(result)))
     parts = [Image.open(io.BytesIO(drawn[name].png)).convert("RGB") for name in NAMES]
     parts = [part.resize((WIDTH, round(part.height * WIDTH / part.width)), Image.LANCZOS) for part in parts]
     whole = Image.new("RGB", (WIDTH * len(parts), max(part.height for part in parts)), "white")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mpi_potts.config import describe_keys
+from mpi_potts.config.inputs import describe_keys
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "files.md"
 BEGIN, END = "<!-- keys -->\n", "<!-- end of keys -->\n"

@@ -4,12 +4,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mpi_potts import config, parallel, store
-from mpi_potts.commands import fit, precompute
-from mpi_potts.control import Control
+from mpi_potts.cli import fit, precompute
+from mpi_potts.config import inputs
+from mpi_potts.io import store
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.problem import Problem, needs_binding
-from mpi_potts.methods.simulate import simulate_image
+from mpi_potts.methods.base import Problem, needs_binding
+from mpi_potts.model.simulate import simulate_image
+from mpi_potts.runtime import parallel
+from mpi_potts.runtime.control import Control
 
 INPUT = """
 seed = 5
@@ -62,7 +64,7 @@ def options(**changes):
 
 def problem_of(comm, path, output, overrides=()):
     """Load and precompute: the problem that `mpi-potts run` would fit."""
-    settings = config.load(path, overrides, output)
+    settings = inputs.load(path, overrides, output)
     settings, image, lattice = parallel.on_root(comm, fit.load, settings)
     binding = None
     with Control() as control:

@@ -1,6 +1,6 @@
 """Tiny fits by every method, and a way to interrupt them: for the serial and the parallel tests."""
 
-from mpi_potts.control import Control
+from mpi_potts.runtime.control import Control
 
 
 def sets(keys):

@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpi_potts import __main__ as program
-from mpi_potts import store
+from mpi_potts.io import store
 
 JOBS = ("smc", "path", "exchange", "masked", "gibbs")
 

@@ -18,12 +18,13 @@ import ising
 import numpy as np
 import pytest
 
-from mpi_potts import rng, series
-from mpi_potts.chains import Row
-from mpi_potts.exact import Exact
+from mpi_potts import rng
+from mpi_potts.binding.chains import Row
+from mpi_potts.binding.compute import Task, choose_starts, simulate
+from mpi_potts.estimation import autocorrelation
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.precompute import Task, choose_starts, simulate
-from mpi_potts.potts import Sampler
+from mpi_potts.model.exact import Exact
+from mpi_potts.model.potts import Sampler
 
 FAMILY = 5.0
 POOLED = 4.0
@@ -68,7 +69,7 @@ class Score(NamedTuple):
 
     name: tuple
     labels: int
-    estimate: series.Moments
+    estimate: autocorrelation.Moments
     mean: float
     sd: float
 
@@ -98,7 +99,7 @@ def estimates(sampler, starts, betas, iterations, burn_in, seed):
     step = 2.0 * len(sampler.lattice.half_offsets)
     for row in rows:
         chains = np.stack([row.chains[kind].statistic for kind in task.kinds])
-        yield row.beta, series.moments(chains[:, burn_in:], step)
+        yield row.beta, autocorrelation.moments(chains[:, burn_in:], step)
 
 
 def scores(lattice, labels, sampler, path, starts, iterations, burn_in, seed=1, betas=BETAS):

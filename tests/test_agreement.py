@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from fitting import options
 
-from mpi_potts import config, parallel, store, study
-from mpi_potts.commands import study as command
+from mpi_potts.cli import study as command
+from mpi_potts.config import inputs
+from mpi_potts.io import store
+from mpi_potts.runtime import parallel
+from mpi_potts.study import scores as study
 
 INPUT = """
 seed = 21
@@ -62,7 +65,7 @@ def found(request, tmp_path_factory):
     path.write_text(INPUT.format(labels=request.param, means=means))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command.report, "drawable", lambda: False)
-        command.execute(parallel.ALONE, config.load(path, (), directory), options())
+        command.execute(parallel.ALONE, inputs.load(path, (), directory), options())
     attributes, arrays = store.read(directory / "study.h5", study.FORMAT, study.VERSION)
     return {fits.name: fits for fits in study.from_arrays(arrays, attributes["rows"])}
 

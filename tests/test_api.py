@@ -12,7 +12,9 @@ from launch import ROOT, environment
 
 import mpi_potts as mp
 from mpi_potts import __main__ as program
-from mpi_potts import keywords, report, store
+from mpi_potts.config import keywords
+from mpi_potts.io import store
+from mpi_potts.report import fit as fit_report
 
 # One small fit, as keywords and as an input file.
 KEYS = {
@@ -131,7 +133,7 @@ def test_an_output_holds_what_the_command_writes_and_the_image(here, image):
     }
     assert same_bits(result.arrays, mp.load("out").arrays) == []
     # The report finds the image and the binding function.
-    assert report.load(here / "out" / "result.h5").notes == ()
+    assert fit_report.load(here / "out" / "result.h5").notes == ()
     written = (here / "out" / "result.h5").stat().st_mtime_ns
     assert same_bits(result.arrays, mp.fit(image, output="out", **KEYS).arrays) == []
     assert (here / "out" / "result.h5").stat().st_mtime_ns == written

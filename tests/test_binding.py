@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy.interpolate import make_interp_spline
 
-from mpi_potts import series
-from mpi_potts.binding import Binding
+from mpi_potts.binding.function import Binding
 from mpi_potts.errors import InputError
-from mpi_potts.exact import Exact
+from mpi_potts.estimation import autocorrelation
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.exact import Exact
 
 SWEEPS, TAU = 500, 3.0
 
@@ -57,7 +57,7 @@ def tabulate(model, beta, columns, **settings):
 def simulate(model, beta, seed, n=SWEEPS, **settings):
     """A binding function from one chain of n draws at each beta."""
     rng = np.random.default_rng(seed)
-    rows = [dataclasses.astuple(series.moments(chain(model, b, n, rng))) for b in beta]
+    rows = [dataclasses.astuple(autocorrelation.moments(chain(model, b, n, rng))) for b in beta]
     return tabulate(model, beta, np.array(rows).T, **settings)
 
 

@@ -5,14 +5,18 @@ import pytest
 from fitting import image_of, options, run_fit, write_input
 from launch import launch
 
-from mpi_potts import binding_file, config, parallel, report
-from mpi_potts.commands import precompute, simulate
+from mpi_potts.binding import file as binding_file
+from mpi_potts.cli import precompute, simulate
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
-from mpi_potts.exact import Exact
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.exact import Exact
+from mpi_potts.report import fit as fit_report
+from mpi_potts.runtime import parallel
 
 pytest.importorskip("matplotlib")
-from mpi_potts import binding_report, figures
+from mpi_potts.report import binding as binding_report
+from mpi_potts.report import figures
 
 INPUT = """
 [image]
@@ -36,7 +40,7 @@ def computed(directory, shape, *changes):
     path = directory / "input.toml"
     path.write_text(INPUT.format(shape=list(shape)))
     output = directory / "-".join(["out", *(c.rpartition("=")[2] for c in changes)])
-    precompute.execute(parallel.ALONE, config.load(path, changes, output), options())
+    precompute.execute(parallel.ALONE, inputs.load(path, changes, output), options())
     return output / "binding.h5"
 
 
@@ -142,7 +146,7 @@ def simulated(tmp_path_factory):
     directory = tmp_path_factory.mktemp("simulated")
     path = directory / "input.toml"
     path.write_text(INPUT.format(shape=[16, 16]))
-    simulate.execute(parallel.ALONE, config.load(path, ["simulate.beta=0.7"], directory), options())
+    simulate.execute(parallel.ALONE, inputs.load(path, ["simulate.beta=0.7"], directory), options())
     source = directory / "image_000.h5"
     quick = ["precompute.iterations=200", "precompute.burn_in=50", "smc.particles=200", "smc.replicates=20"]
     quick += ["smc.max_iterations=6", "smc.label_sweeps=50", "fit.final_sweeps=200", f'image.path="{source}"']
@@ -153,9 +157,9 @@ def simulated(tmp_path_factory):
 def test_the_true_statistic_of_a_simulated_image_is_drawn_over_the_smc(simulated):
     """Figure 3 of the paper."""
     path, source = simulated
-    found = report.load(path)
-    labels = report.store.read_array(source, "labels")
-    assert found.truth == report.Truth(0.7, Lattice((16, 16)).statistic(labels))
+    found = fit_report.load(path)
+    labels = fit_report.store.read_array(source, "labels")
+    assert found.truth == fit_report.Truth(0.7, Lattice((16, 16)).statistic(labels))
     figure, caption = figures.iterations(found)
     trace, _, true = figure.axes[0].get_lines()
     np.testing.assert_array_equal(trace.get_ydata(), found.arrays["trace/statistic"])
@@ -173,8 +177,8 @@ def test_images_of_unknown_truth_and_parts_of_simulated_ones_have_no_line(simula
     quick = ["precompute.points=10", "precompute.iterations=60", "precompute.burn_in=20"]
     path = write_input(tmp_path, values, labels=2, final_sweeps=100, max_iterations=3)
     run_fit(parallel.ALONE, path, tmp_path / "out", quick)
-    found = report.load(tmp_path / "out" / "result.h5")
+    found = fit_report.load(tmp_path / "out" / "result.h5")
     assert found.truth is None
     assert figures.iterations(found)[0].axes[0].get_legend() is None
     attributes = {"settings": '{"lattice": "of a part"}'}
-    assert report._truth(simulated[1], attributes) is None
+    assert fit_report._truth(simulated[1], attributes) is None

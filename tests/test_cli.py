@@ -12,9 +12,12 @@ from mpi4py import MPI
 from numba import njit
 
 from mpi_potts import __main__ as program
-from mpi_potts import __version__, command_line, config, store, summary
-from mpi_potts.commands import simulate
+from mpi_potts import __version__
+from mpi_potts.cli import parser, simulate
+from mpi_potts.config import inputs
+from mpi_potts.io import store
 from mpi_potts.kernels import compiling
+from mpi_potts.posterior import summary
 
 INPUTS = ROOT / "inputs"
 
@@ -96,18 +99,18 @@ def test_a_bad_command_line_is_one_line_and_exit_code_2(here, capfd, arguments):
     refuse(here, capfd, arguments)
 
 
-@pytest.mark.parametrize("command", command_line.COMMANDS, ids=lambda each: each.name)
+@pytest.mark.parametrize("command", parser.COMMANDS, ids=lambda each: each.name)
 def test_help_says_what_a_command_takes_and_no_more(here, capfd, command):
     assert program.main([command.name, "--help"]) == 0
     page = capfd.readouterr().out
-    flags = {command_line.OPTIONS[name][0] for name in command.options if name != "silent"}
+    flags = {parser.OPTIONS[name][0] for name in command.options if name != "silent"}
     assert set(re.findall(r"(?<!\S)--[a-z-]+(?= |\n)", page.partition("example:")[0])) - {"--help"} == flags
     assert max(map(len, page.splitlines())) <= 110
     example = page.partition("example:\n")[2]
     assert f"mpi-potts {command.name}" in example
     # The example is one that the parser accepts.
-    command_line.parse(example.split()[example.split().index("mpi-potts") + 1 :])
-    others = {flag for flag, _ in command_line.OPTIONS.values()} - flags - {"--quiet"}
+    parser.parse(example.split()[example.split().index("mpi-potts") + 1 :])
+    others = {flag for flag, _ in parser.OPTIONS.values()} - flags - {"--quiet"}
     target = ["input.toml"] if command.target else []
     for flag in sorted(others):
         value = [] if flag == "--fresh" else ["1"]
@@ -117,7 +120,7 @@ def test_help_says_what_a_command_takes_and_no_more(here, capfd, command):
 def test_help_names_every_command(capfd):
     assert program.main(["--help"]) == 0
     page = capfd.readouterr().out
-    for each in command_line.COMMANDS:
+    for each in parser.COMMANDS:
         assert re.search(rf"^    {each.name}\s", page, re.M) and each.text in " ".join(page.split())
 
 
@@ -237,13 +240,13 @@ def test_simulate_stops_at_the_time_limit_and_goes_on(here, capfd):
 
 def test_the_inputs_that_come_with_the_program_are_right(capfd):
     for path in sorted(INPUTS.glob("*.toml")):
-        config.load(path)
+        inputs.load(path)
     for name in ("demo", "labels", "simulation"):
         assert program.main(["check", str(INPUTS / f"{name}.toml"), "--set", "precompute.points=2"]) == 0
 
 
 def test_the_image_of_the_demonstration_is_what_its_input_says():
-    settings = config.load(INPUTS / "demo.toml")
+    settings = inputs.load(INPUTS / "demo.toml")
     expected = simulate.plan(settings, simulate.lattice_to_simulate(settings), 0).attributes
     found, data = store.read(settings.image.path, simulate.FORMAT, simulate.VERSION)
     assert {name: found[name] for name in expected} == expected

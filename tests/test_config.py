@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mpi_potts import config, potts
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
+from mpi_potts.model import potts
 
 SMALLEST = "[image]\nshape = [8, 8]\n"
 
@@ -101,7 +102,7 @@ def write(tmp_path):
 
 def message(path, overrides=(), output=None):
     with pytest.raises(InputError) as caught:
-        config.load(path, overrides, output)
+        inputs.load(path, overrides, output)
     text = str(caught.value)
     assert len(text.splitlines()) == 1
     return text
@@ -120,7 +121,7 @@ def test_what_cannot_be_right_is_refused_by_file_key_value_and_what_is_accepted(
 
 
 def test_the_defaults_are_those_of_the_paper(write):
-    c = config.load(write(SMALLEST))
+    c = inputs.load(write(SMALLEST))
     assert (c.seed, c.model.labels, c.model.neighbourhood) == (1, 3, "first")
     assert c.prior.beta == (0.0, 1.005)
     assert c.prior.mean.mean == (0.0,) * 3 and c.prior.mean.sd == (100.0,) * 3
@@ -157,7 +158,7 @@ def test_overrides_are_toml_values_or_bare_words(write):
         "precompute.file=../shared/binding file.h5",
         "seed=7",
     ]
-    c = config.load(path, settings, "elsewhere")
+    c = inputs.load(path, settings, "elsewhere")
     assert c.model.labels == 4 and c.precompute.sampler == "gibbs" and c.precompute.grid == (0.1, 0.2)
     assert c.prior.mean.sd == (2.5,) * 4 and c.prior.mean.mean == (0.0,) * 4
     assert (c.image.ndvi.red, c.image.ndvi.nir) == (3, 4)
@@ -182,7 +183,7 @@ def test_overrides_are_toml_values_or_bare_words(write):
 )
 def test_overrides_that_are_not_table_key_value_are_refused(write, setting):
     with pytest.raises(InputError):
-        config.load(write("seed = 1\n" + SMALLEST), [setting])
+        inputs.load(write("seed = 1\n" + SMALLEST), [setting])
 
 
 def test_a_refused_override_is_named_as_one(write):
@@ -191,11 +192,11 @@ def test_a_refused_override_is_named_as_one(write):
 
 def test_paths_are_relative_to_the_input_file_and_output_to_the_current_directory(write):
     path = write("output = 'out/here'\n[image]\npath = 'data/a.npy'\nmask = '/abs/m.npy'\n")
-    c = config.load(path)
+    c = inputs.load(path)
     assert c.image.path == path.parent / "data/a.npy"
     assert c.image.mask == Path("/abs/m.npy")
     assert c.output == Path("out/here")
-    assert config.load(write(SMALLEST)).output == Path("out/input")
+    assert inputs.load(write(SMALLEST)).output == Path("out/input")
 
 
 @pytest.mark.parametrize(
@@ -215,19 +216,19 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path):
 
 
 def test_nan_marks_pixels_that_do_not_exist(write):
-    nodata = config.load(write("[image]\nshape = [8, 8]\nnodata = nan\n")).image.nodata
+    nodata = inputs.load(write("[image]\nshape = [8, 8]\nnodata = nan\n")).image.nodata
     assert nodata != nodata
 
 
 def test_every_key_is_described_and_its_default_is_accepted(write):
-    rows = config.describe_keys()
+    rows = inputs.describe_keys()
     names = [name for name, *_ in rows]
     assert len(names) == len(set(names)) and "prior.mean.sd" in names and "smc.alpha" in names
     assert all(accepts and meaning for _, _, accepts, meaning in rows)
     for name, default, _, _ in rows:
         if default:
-            config.load(write(SMALLEST), [f"{name}={default}"])
+            inputs.load(write(SMALLEST), [f"{name}={default}"])
 
 
 def test_the_largest_beta_is_that_of_the_samplers():
-    assert config.LARGEST_BETA == potts.LARGEST_BETA
+    assert inputs.LARGEST_BETA == potts.LARGEST_BETA

@@ -10,13 +10,13 @@ import time
 import launch
 import pytest
 
-from mpi_potts import control, parallel, progress
 from mpi_potts.errors import InputError
+from mpi_potts.runtime import control, parallel, progress
 
 SCRIPT = """
 import os, sys, time
 from mpi4py import MPI
-from mpi_potts import parallel
+from mpi_potts.runtime import parallel
 from mpi_potts.errors import InputError, Interrupted
 comm = MPI.COMM_WORLD
 parallel.MEETING = 1.0
@@ -72,7 +72,7 @@ def test_a_launcher_of_another_mpi_is_refused(monkeypatch, name):
 # Py_AtExit is where mpi4py closes MPI: Python itself is no longer there.
 ENDING = """
 import ctypes
-from mpi_potts import signals
+from mpi_potts.runtime import signals
 ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).getchar)
 signals.listen()
 print("listening", flush=True)
@@ -131,7 +131,9 @@ def test_the_clock_stops_before_the_hours_are_over(monkeypatch):
 
 
 def test_the_hours_count_from_the_start_of_the_process():
-    program = "import time; time.sleep(0.5); from mpi_potts import control; print(control._process_age())"
+    program = (
+        "import time; time.sleep(0.5); from mpi_potts.runtime import control; print(control._process_age())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], env=launch.environment(), capture_output=True, text=True, timeout=60
     )

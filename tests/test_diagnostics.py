@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mpi_potts.diagnostics import LARGEST_RHAT, effective_size, split_rhat
+from mpi_potts.estimation.diagnostics import LARGEST_RHAT, effective_size, split_rhat
 
 
 def test_independent_chains_agree():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mpi_potts import diagnostics
-from mpi_potts.methods.smc import Stop
-from mpi_potts.weights import Reason
+from mpi_potts.estimation import diagnostics
+from mpi_potts.smc.sampler import Stop
+from mpi_potts.smc.weights import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,7 +39,7 @@ def yielded(function):
 
 def warnings_in_the_code():
     """What `_warnings` and the functions it delegates to say, and the cautions of every method."""
-    tree = ast.parse((ROOT / "mpi_potts" / "methods" / "outcome.py").read_text())
+    tree = ast.parse((ROOT / "mpi_potts" / "posterior" / "outcome.py").read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     todo, found = ["_warnings", "_few_particles"], []
     while todo:

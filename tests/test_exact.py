@@ -7,10 +7,10 @@ import ising
 import numpy as np
 import pytest
 
-from mpi_potts import exact
 from mpi_potts.errors import InputError
-from mpi_potts.exact import Exact, count_labellings
 from mpi_potts.lattice import Lattice
+from mpi_potts.model import exact
+from mpi_potts.model.exact import Exact, count_labellings
 
 HOLES = np.array([[1, 1, 0, 1], [1, 0, 1, 1], [1, 1, 1, 0], [0, 0, 0, 1]], dtype=bool)
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from fitting import image_of, problem_of, run_fit, same_bits, write_input
 
-from mpi_potts import fit_file, store
-from mpi_potts.binding import Binding
+from mpi_potts.binding.function import Binding
 from mpi_potts.errors import InputError
-from mpi_potts.methods.fit import Problem
-from mpi_potts.methods.smc import Stop
-from mpi_potts.parallel import ALONE
-from mpi_potts.weights import Reason
+from mpi_potts.io import fit_file, store
+from mpi_potts.methods.driver import Problem
+from mpi_potts.runtime.parallel import ALONE
+from mpi_potts.smc.sampler import Stop
+from mpi_potts.smc.weights import Reason
 
 SEPARATED = ([-2.0, 0.0, 2.0], [0.4, 0.4, 0.4])
 OVERLAPPING = ([-1.5, 0.0, 1.5], [0.7, 0.6, 0.7])

@@ -19,12 +19,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpi_potts import binding_file, chains, config, fit_file, image, memory, needs, readers, schema, store
-from mpi_potts.commands import fit, precompute, simulate, study
-from mpi_potts.config import Config
+from mpi_potts.binding import chains
+from mpi_potts.binding import file as binding_file
+from mpi_potts.binding.compute import Task
+from mpi_potts.cli import fit, precompute, simulate, study
+from mpi_potts.config import inputs, schema
+from mpi_potts.config.inputs import Config
 from mpi_potts.errors import InputError
-from mpi_potts.methods.precompute import Task
-from mpi_potts.parallel import ALONE
+from mpi_potts.image import pixels as image
+from mpi_potts.image import readers
+from mpi_potts.io import fit_file, store
+from mpi_potts.methods import needs
+from mpi_potts.runtime import memory
+from mpi_potts.runtime.parallel import ALONE
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 SHORT = settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=CALM)
@@ -107,7 +114,7 @@ def document(table):
 
 def prepare(text, path):
     """Everything that the commands do with an input before they begin to work."""
-    loaded = config.parse(text, path, output=path.parent / "out")
+    loaded = inputs.parse(text, path, output=path.parent / "out")
     lattice = right_or_refused(image.lattice_of, loaded)
     right_or_refused(fit.load, loaded)
     right_or_refused(study.prepare, loaded)
@@ -132,7 +139,7 @@ def any_input(table, directory):
 
 def any_bytes(data, directory):
     (directory / "input.toml").write_bytes(data)
-    right_or_refused(config.load, directory / "input.toml")
+    right_or_refused(inputs.load, directory / "input.toml")
 
 
 INPUTS = tables(Config)
@@ -238,7 +245,7 @@ def any_image(directory, ending, data):
     path.write_bytes(data)
     for kind in ("observations", "labels"):
         text = f"[image]\npath = {json.dumps(path.name)}\nkind = {kind!r}\n"
-        loaded = config.parse(text, directory / "input.toml")
+        loaded = inputs.parse(text, directory / "input.toml")
         found = right_or_refused(fit.load, loaded)
         if found is not None:
             assert np.isfinite(found[1].values).all() and found[1].values.size >= 2
@@ -323,7 +330,7 @@ UNKNOWN_TO_HDF5 = ("text", "dates")
 def test_an_odd_array_is_refused(tmp_path, name, ending):
     array, path = ODD_ARRAYS[name], tmp_path / f"image{ending}"
     path.write_bytes(_npy(array) if ending == ".npy" else _hdf5(array))
-    loaded = config.parse(f"[image]\npath = {path.name!r}\n", tmp_path / "input.toml")
+    loaded = inputs.parse(f"[image]\npath = {path.name!r}\n", tmp_path / "input.toml")
     with pytest.raises(InputError, match=rf"image{ending}") as refused:
         fit.load(loaded)
     one_line(refused.value)
@@ -400,7 +407,7 @@ def test_an_enormous_hdf5_image_is_refused_with_its_bytes(tmp_path):
     ],
 )
 def test_an_enormous_precomputation_is_refused_with_its_bytes(tmp_path, keys, words):
-    loaded = config.parse(keys, tmp_path / "input.toml")
+    loaded = inputs.parse(keys, tmp_path / "input.toml")
     with pytest.raises(InputError, match=words) as refused:
         lattice = precompute.lattice_to_cover(loaded)
         needs.check_precompute(ALONE, loaded, lattice, 1)
@@ -421,7 +428,7 @@ def test_an_enormous_precomputation_is_refused_with_its_bytes(tmp_path, keys, wo
 def test_an_enormous_fit_is_refused_with_its_bytes(tmp_path, monkeypatch, method, key, value):
     monkeypatch.setattr(memory, "available", lambda: 1e9)
     changes = (f"fit.method={method}", f"{key}={value}")
-    loaded = config.parse("[image]\nshape = [9, 9]", tmp_path / "input.toml", changes)
+    loaded = inputs.parse("[image]\nshape = [9, 9]", tmp_path / "input.toml", changes)
     lattice = image.lattice_of(loaded)
     with pytest.raises(InputError, match=rf"{key} = .*needs .* of memory, 1\.0 GB are available"):
         needs.check_fit(ALONE, loaded, lattice, method != "rejection")
@@ -429,7 +436,7 @@ def test_an_enormous_fit_is_refused_with_its_bytes(tmp_path, monkeypatch, method
 
 def test_more_than_can_be_counted_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"smc\.particles = 1000000000000.*from 2 to 2147483647"):
-        config.parse("[image]\nshape = [9, 9]\n[smc]\nparticles = 1000000000000", tmp_path / "input.toml")
+        inputs.parse("[image]\nshape = [9, 9]\n[smc]\nparticles = 1000000000000", tmp_path / "input.toml")
 
 
 # Files of this program

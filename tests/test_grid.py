@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mpi_potts.binding.grid import critical, make_grid
 from mpi_potts.errors import InputError
-from mpi_potts.grid import critical, make_grid
 from mpi_potts.lattice import Lattice
 
 LATTICE = Lattice((12, 12))

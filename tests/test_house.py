@@ -12,8 +12,8 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in so
 
 # A library, and the files or folders that alone may import it.
 ROOMS = {
-    "mpi4py": ("parallel.py", "__main__.py"),
-    "h5py": ("store.py",),
+    "mpi4py": ("runtime/parallel.py", "__main__.py"),
+    "h5py": ("io/store.py",),
     "numba": ("kernels/",),
     # Randomness is addressed (rng.py), never carried by a generator; what is stored can be read by anyone.
     "random": (),
@@ -32,7 +32,7 @@ _FUNCTIONS = """
 """.split()
 MACHINE = {f"{module}.{name}" for module in ("np", "numpy", "math") for name in _FUNCTIONS}
 # Reports are looked at, not compared.
-REPORTS = ("figures.py", "binding_report.py", "page.py", "pictures.py")
+REPORTS = ("report/figures.py", "report/binding.py", "report/page.py", "report/pictures.py")
 
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
@@ -123,21 +123,21 @@ def test_every_source_keeps_the_rule(rule):
     ("rule", "file", "text"),
     [
         (stray_imports, "smc.py", "from mpi4py import MPI"),
-        (stray_imports, "methods/smc.py", "def f():\n    import h5py as h"),
+        (stray_imports, "smc/sampler.py", "def f():\n    import h5py as h"),
         (stray_imports, "rng.py", "import numba.core"),
-        (stray_imports, "commands/run.py", "importlib.import_module('h5py')"),
-        (stray_imports, "store.py", "import pickle"),
-        (carried_randomness, "noise.py", "x = np.random.default_rng(1)"),
-        (carried_randomness, "noise.py", "from numpy.random import Generator"),
-        (carried_randomness, "noise.py", "from numpy import random"),
-        (pickled_arrays, "image.py", "np.load(path, allow_pickle=True)"),
-        (left_to_the_machine, "smooth.py", "y = np.exp(x)"),
-        (left_to_the_machine, "smooth.py", "from numpy import log"),
-        (left_to_the_machine, "smooth.py", "from statistics import NormalDist"),
-        (left_to_the_machine, "smooth.py", "a @ b"),
-        (left_to_the_machine, "smooth.py", "a @= b"),
-        (left_to_the_machine, "smooth.py", "np.linalg.solve"),
-        (left_to_the_machine, "smooth.py", "x ** 2"),
+        (stray_imports, "cli/run.py", "importlib.import_module('h5py')"),
+        (stray_imports, "io/store.py", "import pickle"),
+        (carried_randomness, "model/noise.py", "x = np.random.default_rng(1)"),
+        (carried_randomness, "model/noise.py", "from numpy.random import Generator"),
+        (carried_randomness, "model/noise.py", "from numpy import random"),
+        (pickled_arrays, "image/pixels.py", "np.load(path, allow_pickle=True)"),
+        (left_to_the_machine, "binding/smooth.py", "y = np.exp(x)"),
+        (left_to_the_machine, "binding/smooth.py", "from numpy import log"),
+        (left_to_the_machine, "binding/smooth.py", "from statistics import NormalDist"),
+        (left_to_the_machine, "binding/smooth.py", "a @ b"),
+        (left_to_the_machine, "binding/smooth.py", "a @= b"),
+        (left_to_the_machine, "binding/smooth.py", "np.linalg.solve"),
+        (left_to_the_machine, "binding/smooth.py", "x ** 2"),
         (left_to_the_machine, "kernels/x.py", "@njit(cache=True, fastmath={'reassoc'})\ndef f():\n    pass"),
         (too_long, "x.py", "\n" * 401),
         (too_long, "x.py", "def f():\n" + "    pass\n" * 60),
@@ -152,10 +152,10 @@ def test_a_breach_is_seen(rule, file, text):
     [
         (stray_imports, "kernels/general.py", "from numba import njit"),
         (stray_imports, "smc.py", "from .parallel import block"),
-        (carried_randomness, "noise.py", "from .rng import normals\nrandom = normals"),
-        (pickled_arrays, "image.py", "np.load(path, allow_pickle=False)"),
-        (left_to_the_machine, "smooth.py", "x = arithmetic.exp(y) * 2.0**-53 + np.sqrt(z).sum()"),
-        (left_to_the_machine, "figures.py", "np.exp(x)"),
+        (carried_randomness, "model/noise.py", "from .rng import normals\nrandom = normals"),
+        (pickled_arrays, "image/pixels.py", "np.load(path, allow_pickle=False)"),
+        (left_to_the_machine, "binding/smooth.py", "x = arithmetic.exp(y) * 2.0**-53 + np.sqrt(z).sum()"),
+        (left_to_the_machine, "report/figures.py", "np.exp(x)"),
         (too_long, "x.py", "def f():\n" + "    pass\n" * 59),
     ],
 )

@@ -7,10 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from mpi_potts import config
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
-from mpi_potts.image import lattice_of, load_image, with_image_mean
-from mpi_potts.methods.simulate import truth_of
+from mpi_potts.image.pixels import lattice_of, load_image, with_image_mean
+from mpi_potts.model.simulate import truth_of
 
 SCENE = Path(__file__).resolve().parents[2] / "shared" / "data" / "L7_ETMs.tif"
 PIXELS = np.arange(20, dtype=np.uint8).reshape(4, 5) * 3
@@ -65,7 +65,7 @@ def settings(tmp_path):
     def settings(name="a.npy", *overrides):
         path = tmp_path / "input.toml"
         path.write_text(f"[image]\npath = '{name}'\n")
-        return config.load(path, overrides)
+        return inputs.load(path, overrides)
 
     return settings
 
@@ -215,13 +215,13 @@ def test_without_an_image_the_lattice_is_the_shape_and_the_mask(tmp_path):
     mask[1, 1] = 0
     write_npy(tmp_path / "mask.npy", mask)
     path.write_text("[image]\nshape = [4, 5]\nmask = 'mask.npy'\n")
-    lattice = lattice_of(config.load(path))
+    lattice = lattice_of(inputs.load(path))
     assert lattice.shape == (4, 5) and lattice.sites == 19
     np.save(tmp_path / "mask.npy", np.zeros((4, 5)))
     with pytest.raises(InputError, match=r"input.toml"):
-        lattice_of(config.load(path))
+        lattice_of(inputs.load(path))
     with pytest.raises(InputError, match=r"image.path is missing"):
-        load_image(config.load(path))
+        load_image(inputs.load(path))
 
 
 @pytest.mark.parametrize(

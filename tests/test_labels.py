@@ -5,13 +5,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mpi_potts import noise, rng
+from mpi_potts import rng
 from mpi_potts.errors import InputError
 from mpi_potts.kernels import chain, chequerboard, chequerboard_data, surrogate
 from mpi_potts.kernels.float32 import exp2
 from mpi_potts.kernels.label_sums import COLUMNS, LARGEST, quantise, references
-from mpi_potts.labels import LabelChain
+from mpi_potts.labels.chain import LabelChain
 from mpi_potts.lattice import Lattice
+from mpi_potts.model import noise
 from mpi_potts.rng import Purpose
 
 SWEEPS = rng.stream(3, Purpose.LABEL_SWEEP)
@@ -172,7 +173,7 @@ def test_a_small_image_has_its_exact_posterior(k, offset):
 
 @pytest.mark.parametrize("k", [2, 3, 6, 9])
 def test_every_site_has_its_conditional_probabilities(k):
-    """The second colour of one sweep, drawn given the first: frequencies against equation post_z."""
+    """The second colour of one sweep, drawn given the first: frequencies against equation 10."""
     shape, beta = (400, 400), 0.5
     values = np.random.default_rng(4).normal(size=shape)
     fixed = Fixed(Lattice(shape), k, values, np.linspace(-1.2, 1.2, k), np.linspace(0.4, 1.0, k))

@@ -6,10 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpi_potts import config, maps
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
-from mpi_potts.image import Image, load_image
-from mpi_potts.maps import SCALE, TIE_POINTS, TRANSFORMATION, Maps, colours, entropy, shifted, write_maps
+from mpi_potts.image import maps
+from mpi_potts.image.maps import (
+    SCALE,
+    TIE_POINTS,
+    TRANSFORMATION,
+    Maps,
+    colours,
+    entropy,
+    shifted,
+    write_maps,
+)
+from mpi_potts.image.pixels import Image, load_image
 
 SCENE = Path(__file__).resolve().parents[2] / "shared" / "data" / "L7_ETMs.tif"
 GEOREFERENCE = {
@@ -143,7 +153,7 @@ def check_in_gdal(directory, source, crop):
     keys = "" if crop is None else f"crop = {list(crop)}"
     path = directory / "input.toml"
     path.write_text(f'[image]\npath = "{source}"\nndvi = {{ red = 3, nir = 4 }}\n{keys}\n')
-    image = load_image(config.load(path))
+    image = load_image(inputs.load(path))
     made = maps_of(image.shape, 6)
     written = write_maps(made, image, directory)
     with rasterio.open(source) as scene:

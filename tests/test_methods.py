@@ -5,21 +5,24 @@ import pytest
 from fitting import image_of, options, run_fit, same_bits, write_input
 from method_cases import CONTINUED, TINY, Impatient, sets
 
-from mpi_potts import config, fit_file, quadrature, regression, store
-from mpi_potts.binding import ARRAYS, Binding
-from mpi_potts.commands import fit
-from mpi_potts.commands.inspect import describe
-from mpi_potts.control import Control
+from mpi_potts.binding.function import ARRAYS, Binding
+from mpi_potts.cli import fit
+from mpi_potts.cli.inspect import describe
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
-from mpi_potts.exact import Exact
+from mpi_potts.estimation import quadrature, regression
+from mpi_potts.io import fit_file, store
+from mpi_potts.labels import ensemble
+from mpi_potts.labels.observed import ObservedLabels
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods import hidden, rejection
-from mpi_potts.methods.chain_fit import PseudolikelihoodPhase
-from mpi_potts.methods.observed import ObservedLabels
-from mpi_potts.methods.problem import Problem, needs_binding
-from mpi_potts.parallel import ALONE
-from mpi_potts.pseudolikelihood import Pseudolikelihood
-from mpi_potts.results import result_of
+from mpi_potts.methods import rejection
+from mpi_potts.methods.base import Problem, needs_binding
+from mpi_potts.methods.joint_chains import PseudolikelihoodPhase
+from mpi_potts.model.exact import Exact
+from mpi_potts.model.pseudolikelihood import Pseudolikelihood
+from mpi_potts.posterior.result import result_of
+from mpi_potts.runtime.control import Control
+from mpi_potts.runtime.parallel import ALONE
 
 GRID = np.linspace(0.0, 1.3, 2601)
 FEW = {"exchange.iterations": 1200, "exchange.burn_in": 200, "exchange.auxiliary_sweeps": 30}
@@ -64,7 +67,7 @@ def observed(request, tmp_path_factory):
     def fitted(method, name=None, **keys):
         keys = {name.replace("__", "."): value for name, value in keys.items()}
         output = directory / (name or method)
-        settings = config.load(path, sets({"fit.method": method} | keys), output)
+        settings = inputs.load(path, sets({"fit.method": method} | keys), output)
         settings, image, _ = fit.load(settings)
         given = binding if needs_binding(settings) else None
         problem = Problem(settings, image, lattice, given)
@@ -279,7 +282,7 @@ def test_a_continued_fit_has_the_same_bits(tmp_path, monkeypatch, method, kind, 
     keys = sets(TINY | keys | {"fit.method": method})
     _, whole = run_fit(ALONE, path, tmp_path / "whole", keys)
     # Slices of a few steps: the split must change nothing.
-    for module in (hidden, rejection):
+    for module in (ensemble, rejection):
         monkeypatch.setattr(module, "SLICE_SITES", 1000)
     for steps in (0, 2):
         with pytest.raises(Interrupted):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mpi_potts import __main__ as program
-from mpi_potts import command_line
+from mpi_potts.cli import parser
 
 INPUT = """\
 [image]
@@ -18,8 +18,8 @@ final_sweeps = 10
 [simulate]
 sweeps = 5
 """
-WITH_INPUT = [each.name for each in command_line.COMMANDS if each.target == command_line.INPUT]
-WITH_FILE = [each.name for each in command_line.COMMANDS if each.target == "FILE.h5"]
+WITH_INPUT = [each.name for each in parser.COMMANDS if each.target == parser.INPUT]
+WITH_FILE = [each.name for each in parser.COMMANDS if each.target == "FILE.h5"]
 
 # What follows the input file.
 SETTINGS = [

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mpi_potts import noise, rng
+from mpi_potts import rng
 from mpi_potts.errors import InputError
 from mpi_potts.kernels.conjugate import draw_noise, relabel, sort_by_mean
 from mpi_potts.kernels.variates import gamma, normal
+from mpi_potts.model import noise
 from mpi_potts.rng import Purpose
 
 STREAM = rng.stream(11, Purpose.NOISE)

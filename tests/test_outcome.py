@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mpi_potts.binding import Binding
-from mpi_potts.exact import Exact
+from mpi_potts.binding.function import Binding
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.outcome import _binding_error, _coarse_grain
-from mpi_potts.summary import Summary
+from mpi_potts.model.exact import Exact
+from mpi_potts.posterior.outcome import _binding_error, _coarse_grain
+from mpi_potts.posterior.summary import Summary
 
 LATTICE, K = Lattice((3, 4)), 2
 GRID = np.linspace(0.0, 1.5, 1501)

@@ -11,8 +11,8 @@ from scipy import stats
 from mpi_potts import rng
 from mpi_potts.errors import InputError
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.simulate import simulate_image, truth
-from mpi_potts.potts import SAMPLERS, Sampler, random_labels
+from mpi_potts.model.potts import SAMPLERS, Sampler, random_labels
+from mpi_potts.model.simulate import simulate_image, truth
 from mpi_potts.rng import Purpose
 
 SHAPE = (20, 30)

@@ -9,7 +9,8 @@ import launch
 import numpy as np
 import pytest
 
-from mpi_potts import binding_file, store
+from mpi_potts.binding import file as binding_file
+from mpi_potts.io import store
 
 INPUT = """
 seed = 3

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mpi_potts.series import FLAG_DISAGREE, FLAG_SHORT, integrated_time, moments
+from mpi_potts.estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT, integrated_time, moments
 
 MEAN, SD = 5000, 300
 

@@ -8,17 +8,18 @@ import pytest
 from mpi4py import MPI
 from scipy import stats
 
-from mpi_potts import rng, weights
-from mpi_potts.binding import Binding
-from mpi_potts.config import SmcKeys
+from mpi_potts import rng
+from mpi_potts.binding.function import Binding
+from mpi_potts.config.inputs import SmcKeys
 from mpi_potts.errors import InputError
-from mpi_potts.exact import Exact
 from mpi_potts.kernels import smc as kernels
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.smc import State, Stop, chain_betas, observed, smc_abc
-from mpi_potts.methods.source import BindingSource
+from mpi_potts.model.exact import Exact
 from mpi_potts.rng import Purpose
-from mpi_potts.weights import Reason
+from mpi_potts.smc import weights
+from mpi_potts.smc.sampler import State, Stop, chain_betas, observed, smc_abc
+from mpi_potts.smc.sources import BindingSource
+from mpi_potts.smc.weights import Reason
 
 STREAM = rng.stream(5, Purpose.PSEUDO_STATISTIC)
 

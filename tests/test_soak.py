@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fitting import image_of, run_fit, write_input
 
-from mpi_potts.parallel import ALONE
+from mpi_potts.runtime.parallel import ALONE
 
 SHORT = (
     "precompute.points=9",

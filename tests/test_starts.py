@@ -8,17 +8,17 @@ import pytest
 from fitting import problem_of, run_fit, write_input
 from launch import finish, start
 
-from mpi_potts import starts
 from mpi_potts.kernels.evidence import evidence
-from mpi_potts.labels import LabelChain
+from mpi_potts.labels import starts
+from mpi_potts.labels.chain import LabelChain
+from mpi_potts.labels.guide import Guide
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.chain_fit import SurrogateFit
-from mpi_potts.methods.guide import Guide
-from mpi_potts.methods.outcome import outcome
-from mpi_potts.methods.smc import _initial
-from mpi_potts.noise import priors
-from mpi_potts.parallel import ALONE
-from mpi_potts.pseudolikelihood import Pseudolikelihood
+from mpi_potts.methods.joint_chains import SurrogateFit
+from mpi_potts.model.noise import priors
+from mpi_potts.model.pseudolikelihood import Pseudolikelihood
+from mpi_potts.posterior.outcome import outcome
+from mpi_potts.runtime.parallel import ALONE
+from mpi_potts.smc.sampler import _initial
 
 BETA = (0.0, 1.5)
 

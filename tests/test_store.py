@@ -9,9 +9,9 @@ import launch
 import numpy as np
 import pytest
 
-from mpi_potts import checksum, files, fit_file, store
 from mpi_potts.errors import InputError
-from mpi_potts.parallel import ALONE
+from mpi_potts.io import checksum, files, fit_file, store
+from mpi_potts.runtime.parallel import ALONE
 
 ARRAYS = {"beta": np.linspace(0, 1, 500), "statistic": np.arange(4000).reshape(500, 8)}
 
@@ -120,9 +120,9 @@ def test_what_a_kill_left_behind_does_not_matter(path):
 
 FULL = """
 import os, resource, sys, numpy as np
-from mpi_potts import store
+from mpi_potts.io import store
 from mpi_potts.errors import InputError
-from mpi_potts.parallel import ALONE
+from mpi_potts.runtime.parallel import ALONE
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
 # The size that a file may have stands for the space that is left.
@@ -153,7 +153,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file_and_says_so(path, writer):
 FAILING = """
 import os, sys, numpy as np
 from mpi4py import MPI
-from mpi_potts import files, parallel, store
+from mpi_potts.io import files, store; from mpi_potts.runtime import parallel
 from mpi_potts.errors import InputError, WriteFailed
 comm = MPI.COMM_WORLD
 if sys.argv[3] == "unnoticed":  # the space check passes, and the disk is full a moment later

@@ -12,12 +12,16 @@ from fitting import options, same_bits
 from launch import finish, launch, start
 from scipy import stats
 
-from mpi_potts import config, parallel, store, study, study_report
-from mpi_potts.commands import study as command
-from mpi_potts.control import Control
+from mpi_potts.cli import study as command
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
-from mpi_potts.methods import study_fit
-from mpi_potts.study import PROBABILITIES, Fits
+from mpi_potts.io import store
+from mpi_potts.report import study as study_report
+from mpi_potts.runtime import parallel
+from mpi_potts.runtime.control import Control
+from mpi_potts.study import fits as study_fits
+from mpi_potts.study import scores as study
+from mpi_potts.study.scores import PROBABILITIES, Fits
 
 GREY = (0.85, 0.85, 0.85)  # of the band where bins of a right posterior lie
 INPUT = Path(__file__).resolve().parent.parent / "inputs" / "study_small.toml"
@@ -107,7 +111,7 @@ def test_thinned_draws_are_spread_over_all_chains():
 
 def run(output, *changes, control=None, drawn=False):
     """The study as the command does it, on one rank; returns the datasets of its table."""
-    settings, chosen = config.load(INPUT, changes, output), options()
+    settings, chosen = inputs.load(INPUT, changes, output), options()
     if control is None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(command.report, "drawable", lambda: drawn)
@@ -116,7 +120,7 @@ def run(output, *changes, control=None, drawn=False):
     methods, lattice = command.prepare(settings)
     with Control() as quiet:
         binding = command.precompute.obtain(parallel.ALONE, settings, lattice, quiet, True)
-    plan = study_fit.Study(settings, methods, lattice, binding)
+    plan = study_fits.Study(settings, methods, lattice, binding)
     with control:
         command.work(parallel.ALONE, plan, control, chosen)
     return None
@@ -184,7 +188,7 @@ def test_a_fit_that_is_there_is_not_done_again(whole):
 def test_jobs_that_share_a_study_make_the_same_table(whole, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command.report, "drawable", lambda: False)
     for first in (2, 0):
-        settings = config.load(
+        settings = inputs.load(
             INPUT, [f"study.images_from={first}", f"study.images_to={first + 2}"], tmp_path
         )
         assert not (tmp_path / "study.h5").exists()
@@ -223,7 +227,7 @@ def test_a_part_of_another_input_is_refused_by_what_differs(whole):
 )
 def test_what_cannot_be_right_is_refused(change, said):
     with pytest.raises(InputError, match=said):
-        command.prepare(config.load(INPUT, [change]))
+        command.prepare(inputs.load(INPUT, [change]))
 
 
 def test_changes_are_of_one_method_and_extrapolated(tmp_path):
@@ -260,7 +264,7 @@ def test_one_method_can_have_several_names_with_different_changes(tmp_path):
     }
     one, other = (arrays[f"smc-abc{m} particles/sample"] for m in ("", "_M5"))
     assert not np.array_equal(one, other)
-    settings = config.load(INPUT, changes, tmp_path)
+    settings = inputs.load(INPUT, changes, tmp_path)
     assert command.method_config(settings, "smc-abc_M5").smc.replicates == 5
     assert command.method_config(settings, "smc-abc").smc.replicates == 20
 
@@ -269,8 +273,8 @@ def test_parts_of_an_older_program_are_refused(whole, tmp_path):
     output, _ = whole
     shutil.copytree(output, tmp_path, dirs_exist_ok=True)
     part = tmp_path / "image_000" / "path.h5"
-    attributes, arrays = store.read(part, study_fit.PART, study_fit.VERSION)
-    store.write(parallel.ALONE, part, study_fit.PART, 1, attributes, arrays, "gather")
+    attributes, arrays = store.read(part, study_fits.PART, study_fits.VERSION)
+    store.write(parallel.ALONE, part, study_fits.PART, 1, attributes, arrays, "gather")
     with pytest.raises(InputError, match="version 1 of an older mpi_potts"):
         run(tmp_path)
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpi_potts import threads
 from mpi_potts.kernels import chain as plane_chain
-from mpi_potts.labels import LabelChain
+from mpi_potts.labels.chain import LabelChain
 from mpi_potts.lattice import Lattice
-from mpi_potts.noise import priors
-from mpi_potts.parallel import lent_cores
-from mpi_potts.threads import Team
+from mpi_potts.model.noise import priors
+from mpi_potts.runtime import threads
+from mpi_potts.runtime.parallel import lent_cores
+from mpi_potts.runtime.threads import Team
 
 TABLE = np.stack(
     [np.linspace(0.0, 1.5, 9), np.linspace(0.0, 1500.0, 9), np.full(9, 1000.0), np.full(9, 400.0)]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mpi_potts import weights
-from mpi_potts.weights import Reason
+from mpi_potts.smc import weights
+from mpi_potts.smc.weights import Reason
 
 
 class Direct:

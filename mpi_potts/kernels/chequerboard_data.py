@@ -1,4 +1,4 @@
-"""Chequerboard Gibbs sweeps of p(z | y, mu, sigma, beta) on a first-order plane (paper, equation post_z).
+"""Chequerboard Gibbs sweeps of p(z | y, mu, sigma, beta) on a first-order plane (paper, equation 10).
 
 Given its neighbours and its observation, a site has label j with probability proportional to
 

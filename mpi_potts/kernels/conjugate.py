@@ -1,5 +1,5 @@
-"""Draws of the noise given the labels, in kernels: the formulas are those of `noise.py`, with the sums of a
-sweep.
+"""Draws of the noise given the labels, in kernels: the formulas are those of `model/noise.py`, with the sums
+of a sweep.
 
 The sums of label j are taken about a reference c_j near the mean that the sweep used: n, a = sum(y - c_j) and
 b = sum((y - c_j)**2).  With the priors mu_j ~ N(m, s**2) and sigma_j**2 ~ inverse gamma(shape, scale),

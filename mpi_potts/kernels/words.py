@@ -1,4 +1,4 @@
-"""Random words for kernels: the generator of `threefry.py`, many counters at a time.
+"""Random words for kernels: the generator of `kernels/threefry.py`, many counters at a time.
 
 A round of the cipher waits for the one before it: a loop over single counters leaves the processor half idle.
 `fill_words` encrypts two counters side by side in every lane, with the words of `threefry2x64`.

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import arithmetic, rng
-from ..labels import Trace
-from ..method_keys import ExchangeKeys
-from ..potts import Sampler
+from ..config.method_keys import ExchangeKeys
+from ..labels.chain import Trace
+from ..model.potts import Sampler
 from ..rng import Purpose
 
 # The best acceptance of a walk in one dimension (Roberts and Rosenthal 2001), and how fast the gain falls.

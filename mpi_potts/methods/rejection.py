@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import fit_file, regression, rng
+from .. import rng
 from ..errors import InputError
+from ..estimation import regression
+from ..io import fit_file
+from ..io.store import Rows
 from ..kernels import smc as kernels
-from ..parallel import Comm, agree, allgather_rows, block, on_root, warm_up
-from ..progress import Live, Progress
+from ..labels.ensemble import SLICE_SITES
 from ..rng import Purpose
-from ..store import Rows
-from .hidden import SLICE_SITES
-from .problem import Fit, Problem
-from .source import BindingSource, SimulationSource, check_support
+from ..runtime.parallel import Comm, agree, allgather_rows, block, on_root, warm_up
+from ..runtime.progress import Live, Progress
+from ..smc.sources import BindingSource, SimulationSource, check_support
+from .base import Fit, Problem
 
 # Draws from the binding function in a slice of the work.
 SLICE_DRAWS = 1_000_000

@@ -24,38 +24,38 @@ from pathlib import Path
 
 # moment: module, the function (or class and method) in it, and whether it comes before or after the call.
 MOMENTS = {
-    "dataset created": ("mpi_potts.store", "_create", "after"),
-    "bytes written": ("mpi_potts.files", "Sink.write", "before"),
-    "rows written": ("mpi_potts.store", "_put_rows", "before"),
-    "before the seal": ("mpi_potts.store", "seal", "before"),
-    "after the seal": ("mpi_potts.store", "seal", "after"),
+    "dataset created": ("mpi_potts.io.store", "_create", "after"),
+    "bytes written": ("mpi_potts.io.files", "Sink.write", "before"),
+    "rows written": ("mpi_potts.io.store", "_put_rows", "before"),
+    "before the seal": ("mpi_potts.io.store", "seal", "before"),
+    "after the seal": ("mpi_potts.io.store", "seal", "after"),
     "before synchronising": ("os", "fsync", "before"),
     "before a rename": ("os", "replace", "before"),
     "after a rename": ("os", "replace", "after"),
     "before a removal": ("os", "unlink", "before"),
     "after a removal": ("os", "unlink", "after"),
-    "between steps": ("mpi_potts.methods.fit", "Saver.between", "before"),
-    "a sweep of the prior": ("mpi_potts.potts", "Sampler.sweeps", "before"),
-    "a sweep of the labels": ("mpi_potts.labels", "LabelChain.sweep", "before"),
+    "between steps": ("mpi_potts.methods.driver", "Saver.between", "before"),
+    "a sweep of the prior": ("mpi_potts.model.potts", "Sampler.sweeps", "before"),
+    "a sweep of the labels": ("mpi_potts.labels.chain", "LabelChain.sweep", "before"),
 }
 # Where else an exception may come from.
 STAGES = {
-    "reading the input": ("mpi_potts.config", "load", "before"),
-    "reading the image": ("mpi_potts.readers", "read", "before"),
-    "reading the binding function": ("mpi_potts.binding_file", "read_binding", "before"),
-    "writing a part": ("mpi_potts.methods.precompute", "Part.save", "before"),
-    "writing the binding function": ("mpi_potts.binding_file", "write_binding", "before"),
-    "finding a checkpoint": ("mpi_potts.fit_file", "find_checkpoint", "before"),
-    "an iteration": ("mpi_potts.methods.smc", "_adapt", "before"),
-    "resampling": ("mpi_potts.methods.smc", "_resample", "before"),
-    "mutation": ("mpi_potts.methods.smc", "_mutate", "before"),
-    "writing a checkpoint": ("mpi_potts.fit_file", "write_checkpoint", "before"),
-    "a final sweep": ("mpi_potts.labels", "LabelChain.final", "before"),
-    "writing the result": ("mpi_potts.fit_file", "write_result", "before"),
-    "writing the draws": ("mpi_potts.store", "write_draws", "before"),
-    "reporting": ("mpi_potts.commands.report", "_write", "before"),
-    "fitting an image of a study": ("mpi_potts.commands.study", "fit_one", "before"),
-    "the table of a study": ("mpi_potts.commands.study", "write_table", "before"),
+    "reading the input": ("mpi_potts.config.inputs", "load", "before"),
+    "reading the image": ("mpi_potts.image.readers", "read", "before"),
+    "reading the binding function": ("mpi_potts.binding.file", "read_binding", "before"),
+    "writing a part": ("mpi_potts.binding.compute", "Part.save", "before"),
+    "writing the binding function": ("mpi_potts.binding.file", "write_binding", "before"),
+    "finding a checkpoint": ("mpi_potts.io.fit_file", "find_checkpoint", "before"),
+    "an iteration": ("mpi_potts.smc.sampler", "_adapt", "before"),
+    "resampling": ("mpi_potts.smc.sampler", "_resample", "before"),
+    "mutation": ("mpi_potts.smc.sampler", "_mutate", "before"),
+    "writing a checkpoint": ("mpi_potts.io.fit_file", "write_checkpoint", "before"),
+    "a final sweep": ("mpi_potts.labels.chain", "LabelChain.final", "before"),
+    "writing the result": ("mpi_potts.io.fit_file", "write_result", "before"),
+    "writing the draws": ("mpi_potts.io.store", "write_draws", "before"),
+    "reporting": ("mpi_potts.cli.report", "_write", "before"),
+    "fitting an image of a study": ("mpi_potts.cli.study", "fit_one", "before"),
+    "the table of a study": ("mpi_potts.cli.study", "write_table", "before"),
 }
 RANK = int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")))
 
@@ -81,13 +81,14 @@ def main():
 
 def small_steps():
     """Many steps in a short job: slices, saves and checkpoints come after a moment instead of a second."""
-    from mpi_potts.commands import report
-    from mpi_potts.methods import hidden, precompute
+    from mpi_potts.binding import compute as precompute
+    from mpi_potts.cli import report
+    from mpi_potts.labels import ensemble
 
     for module, name, value in (
         (precompute, "SLICE", 0.0),
         (precompute, "SAVE_FRACTION", 1e9),
-        (hidden, "SLICE_SITES", 500),
+        (ensemble, "SLICE_SITES", 500),
     ):
         if not hasattr(module, name):
             raise AttributeError(f"{module.__name__}.{name} is gone: the attacks would test too little")

@@ -17,9 +17,9 @@ import h5py
 import launch
 import numpy as np
 
-from mpi_potts import store
+from mpi_potts.io import store
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.simulate import simulate_image
+from mpi_potts.model.simulate import simulate_image
 
 CHILD = Path(__file__).with_name("child.py")
 PATIENCE = 300  # seconds, for any one run: only a job that hangs reaches it

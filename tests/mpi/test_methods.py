@@ -12,7 +12,7 @@ from method_cases import CONTINUED, TINY, Impatient, sets
 from mpi4py import MPI
 
 from mpi_potts.errors import Interrupted
-from mpi_potts.parallel import allgather_rows, block, take_rows
+from mpi_potts.runtime.parallel import allgather_rows, block, take_rows
 
 CASES = [*CONTINUED, ("path", "labels", {}), ("rejection", "labels", {"rejection.adjust": "true"})]
 

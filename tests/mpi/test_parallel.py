@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from mpi_potts import parallel
 from mpi_potts.errors import InputError
+from mpi_potts.runtime import parallel
 
 SIZES = [0, 1, 3, 7, 101]
 

@@ -5,12 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpi_potts import binding_file, chains, config, parallel, store
-from mpi_potts.commands.precompute import obtain
-from mpi_potts.control import Control
+from mpi_potts.binding import chains
+from mpi_potts.binding import compute as precompute
+from mpi_potts.binding import file as binding_file
+from mpi_potts.cli.precompute import obtain
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
-from mpi_potts.image import lattice_of
-from mpi_potts.methods import precompute
+from mpi_potts.image.pixels import lattice_of
+from mpi_potts.io import store
+from mpi_potts.runtime import parallel
+from mpi_potts.runtime.control import Control
 
 INPUT = """
 seed = 7
@@ -43,7 +47,7 @@ def settings(comm, directory, name="out", points=7, iterations=40, burn_in=10, s
     path = directory / "input.toml"
     text = INPUT.format(points=points, iterations=iterations, burn_in=burn_in, starts=starts)
     parallel.on_root(comm, lambda: path.write_text(text) and None)
-    loaded = config.load(path, output=directory / name)
+    loaded = inputs.load(path, output=directory / name)
     return replace(
         loaded, **{table: replace(getattr(loaded, table), **keys) for table, keys in tables.items()}
     )

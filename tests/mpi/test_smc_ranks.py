@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpi_potts.config import SmcKeys
+from mpi_potts.config.inputs import SmcKeys
 from mpi_potts.errors import InputError
-from mpi_potts.methods.smc import State, Stop, observed, smc_abc
-from mpi_potts.methods.source import BindingSource
+from mpi_potts.smc.sampler import State, Stop, observed, smc_abc
+from mpi_potts.smc.sources import BindingSource
 
 
 class Steep:

@@ -6,8 +6,8 @@ import stat
 import numpy as np
 import pytest
 
-from mpi_potts import store
 from mpi_potts.errors import InputError
+from mpi_potts.io import store
 
 ATTRIBUTES = {
     "labels": 3,

@@ -9,11 +9,14 @@ import pytest
 from fitting import options, same_bits
 from mpi4py import MPI
 
-from mpi_potts import config, parallel, store, study
-from mpi_potts.commands import study as command
-from mpi_potts.control import Control
+from mpi_potts.cli import study as command
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
-from mpi_potts.methods.study_fit import Study
+from mpi_potts.io import store
+from mpi_potts.runtime import parallel
+from mpi_potts.runtime.control import Control
+from mpi_potts.study import scores as study
+from mpi_potts.study.fits import Study
 
 INPUT = Path(__file__).resolve().parent.parent.parent / "inputs" / "study_small.toml"
 
@@ -21,7 +24,7 @@ INPUT = Path(__file__).resolve().parent.parent.parent / "inputs" / "study_small.
 def run(comm, output, *changes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command.report, "drawable", lambda: False)  # figures take longer than the fits
-        command.execute(comm, config.load(INPUT, changes, output), options())
+        command.execute(comm, inputs.load(INPUT, changes, output), options())
     return parallel.on_root(comm, store.read, output / "study.h5", study.FORMAT, study.VERSION)
 
 
@@ -39,7 +42,7 @@ class StopLast(Control):
 
 
 def begin(comm, output, looks):
-    settings = config.load(INPUT, (), output)
+    settings = inputs.load(INPUT, (), output)
     methods, lattice = command.prepare(settings)
     with Control() as control:
         binding = command.precompute.obtain(comm, settings, lattice, control, True)

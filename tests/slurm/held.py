@@ -11,11 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from mpi_potts import signals
+from mpi_potts.runtime import signals
 
 signals.listen()  # as __main__ does, before anything takes time
 
-from mpi_potts.control import Control  # noqa: E402
+from mpi_potts.runtime.control import Control  # noqa: E402
 
 
 def held(original, number):

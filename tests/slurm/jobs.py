@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mpi_potts import store
+from mpi_potts.io import store
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "jobscripts"

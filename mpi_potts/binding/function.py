@@ -1,0 +1,235 @@
+"""The binding function: mean and standard deviation of S(z) given beta (paper, sections 3 and 4.1).
+
+The precomputation leaves estimates of both at the betas of a grid.  Between them there are two forms:
+
+- `linear`, the paper's: mean and sd each by linear interpolation of the estimates;
+- `smooth`: since p(z | beta) = exp(beta S(z)) / C(beta), with A(beta) = log C(beta),
+
+      A'(beta) = E[S | beta],      A''(beta) = Var[S | beta] > 0,
+
+  so one convex function explains every mean and every variance.  `smooth.py` fits it.
+
+Both give `log_normaliser`, the integral of the mean (path sampling).  It is the absolute log C(beta) where
+the grid starts at beta = 0, since C(0) = k^n; otherwise it is log C(beta) - log C(beta[0]).  Nothing is ever
+extrapolated.
+"""
+
+import hashlib
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from .. import arithmetic
+from ..errors import InputError
+from ..lattice import half_offsets
+from .smooth import Estimates, Smooth
+
+INTERPOLATIONS = ("smooth", "linear")
+ARRAYS = ("beta", "mean", "sd", "mean_se", "sd_se", "tau", "flag")
+
+# The table for kernels has at least this many nodes.
+_NODES = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """Estimates (n,) on the ascending grid `beta`, and what they were computed from.
+
+    `flag` has bit 1 where the starts disagree and bit 2 where the chain is short against tau; `lattice` is
+    the digest of the lattice; `starts` says from which states the chains began.
+    """
+
+    beta: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    mean_se: np.ndarray
+    sd_se: np.ndarray
+    tau: np.ndarray
+    flag: np.ndarray
+    labels: int
+    shape: tuple[int, ...]
+    neighbourhood: str
+    sites: int
+    edges: int
+    lattice: str
+    sampler: str
+    iterations: int
+    burn_in: int
+    seed: int
+    starts: str
+    interpolation: str = "smooth"
+
+    def __post_init__(self):
+        for name in ARRAYS:
+            dtype = np.int64 if name == "flag" else np.float64
+            object.__setattr__(self, name, np.array(getattr(self, name), dtype=dtype))
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        self._check()
+
+    def _check(self):
+        if self.interpolation not in INTERPOLATIONS:
+            raise InputError(
+                f"precompute.interpolation = {self.interpolation!r}: one of {INTERPOLATIONS} is accepted"
+            )
+        if self.beta.ndim != 1 or self.beta.size == 0:
+            raise InputError("the binding function has no grid points")
+        for name in ARRAYS:
+            values = getattr(self, name)
+            if values.shape != self.beta.shape or not np.isfinite(values).all():
+                raise InputError(f"the binding function's {name} is not {self.beta.size} finite numbers")
+        if self.beta[0] < 0.0 or not (np.diff(self.beta) > 0.0).all():
+            raise InputError("the binding function's beta must ascend from 0 or more, without repeats")
+
+    def moments(self, beta) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of S at `beta` (any shape)."""
+        return self._curve.moments(self._inside(beta))
+
+    def standard_errors(self, beta) -> tuple[np.ndarray, np.ndarray]:
+        """Standard errors of the mean and of the standard deviation at `beta`."""
+        return self._curve.standard_errors(self._inside(beta))
+
+    def log_normaliser(self, beta) -> np.ndarray:
+        """log C(beta) where the grid starts at 0, else log C(beta) - log C(beta[0])."""
+        return self._curve.log_normaliser(self._inside(beta)) + self._origin
+
+    def log_normaliser_error(self, beta) -> np.ndarray:
+        """Standard error of `log_normaliser` at `beta`."""
+        return self._curve.log_normaliser_error(self._inside(beta))
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """(4, nodes): beta (ascending, from end to end), log_normaliser, mean and variance of S, for kernels.
+
+        The nodes are those of the curve itself, divided, so they are dense where it bends.
+        """
+        own = self._curve.beta
+        pieces = -(-_NODES // max(1, own.size - 1))
+        steps = own[:-1, None] + np.diff(own)[:, None] * (np.arange(pieces) / pieces)
+        nodes = np.append(steps.ravel(), own[-1])
+        mean, sd = self.moments(nodes)
+        return np.stack([nodes, self.log_normaliser(nodes), mean, sd * sd])
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hex digits that identify every number and setting."""
+        result = hashlib.sha256(b"binding 1")
+        for item in fields(self):
+            value = getattr(self, item.name)
+            text = (
+                value.astype(value.dtype.newbyteorder("<")).tobytes()
+                if item.name in ARRAYS
+                else repr(value).encode()
+            )
+            result.update(f" {item.name} {len(text)} ".encode() + text)
+        return result.hexdigest()
+
+    @property
+    def _origin(self):
+        return self.sites * arithmetic.log(self.labels) if self.beta[0] == 0.0 else 0.0
+
+    @cached_property
+    def _curve(self):
+        if self.interpolation == "linear" or self.beta.size == 1:
+            return Linear(self.beta, self.mean, self.sd, self.mean_se, self.sd_se)
+        return Smooth(self._estimates())
+
+    def _estimates(self):
+        """What the smooth form is fitted to: estimates, with errors that do not follow their own noise."""
+        step = 2.0 * len(half_offsets(len(self.shape), self.neighbourhood))
+        mean, variance = self.mean.copy(), self.sd * self.sd
+        mean_variance, sd_variance = self.mean_se * self.mean_se, self.sd_se * self.sd_se
+        moved = variance > 0.0
+        # S that never moved in n sweeps has errors of the order 1/n.
+        rare = np.minimum(1.0, np.maximum(self.mean_se / step, 1e-12))
+        mean_relative = _steady(np.where(moved, mean_variance / np.where(moved, variance, 1.0), rare), moved)
+        variance_relative = _steady(
+            np.where(moved, 4 * sd_variance / (2 * variance + step * step), rare), moved
+        )
+        # Where the starts disagree, the errors are those of the two phases and belong to that point alone.
+        split = self.flag & 1 > 0
+        mean_absolute = np.where(split | ~moved, mean_variance, 0.0)
+        variance_absolute = np.where(split, 4 * variance * sd_variance, 0.0)
+        if self.beta[0] == 0.0:
+            # Independent labels: exact, so with errors that are nothing beside the others.
+            mean[0] = self.edges / self.labels
+            variance[0] = self.edges * (self.labels - 1) / (self.labels * self.labels)
+            mean_relative[0], variance_relative[0] = 1e-10, 1e-8
+            mean_absolute[0] = variance_absolute[0] = 0.0
+        return Estimates(
+            self.beta,
+            mean,
+            variance,
+            mean_relative,
+            mean_absolute,
+            variance_relative,
+            variance_absolute,
+            step,
+        )
+
+    def _inside(self, beta):
+        beta = np.asarray(beta, dtype=np.float64)
+        inside = (beta >= self.beta[0]) & (beta <= self.beta[-1])
+        if not inside.all():
+            wrong = beta[~inside].flat[0]
+            raise InputError(
+                f"beta = {wrong} is outside the binding function's grid, [{self.beta[0]}, {self.beta[-1]}]"
+            )
+        return beta
+
+
+def _steady(values, seen):
+    """(n,) medians over seven neighbours of the values that were seen; the gaps by the nearest that were.
+
+    A value far above its neighbours keeps its own: that chain wandered slowly, between two phases perhaps.
+    """
+    if not seen.any():
+        return values
+    known = np.flatnonzero(seen)
+    own = np.maximum(values[known], 1e-12)
+    medians = np.median(sliding_window_view(np.pad(own, 3, mode="edge"), 7), axis=1)
+    steady = np.where(own > 3.0 * medians, own, medians)
+    return arithmetic.exp(np.interp(np.arange(len(values)), known, arithmetic.log(steady)))
+
+
+class Linear:
+    """The paper's form: estimates joined by straight lines, log C by the integral of the joined means."""
+
+    def __init__(self, beta, mean, sd, mean_se, sd_se):
+        self.beta, self.mean, self.sd = beta, mean, sd
+        self.mean_se, self.sd_se = mean_se, sd_se
+        step = np.diff(beta)
+        self.slope = np.append(np.diff(mean) / step, 0.0)
+        self.integral = np.append(0.0, np.cumsum(step * (mean[1:] + mean[:-1]) / 2))
+        # Each mean enters the integral with half the length of its two intervals; the last of them with its
+        # own.
+        before, after = np.append(0.0, step), np.append(step, 0.0)
+        inner, last = (before + after) / 2 * mean_se, before / 2 * mean_se
+        full = np.append(0.0, np.cumsum(inner * inner))
+        self.error = np.sqrt(full[:-1] + last * last)
+
+    def moments(self, beta):
+        left, t = self._locate(beta)
+        right = np.minimum(left + 1, self.beta.size - 1)
+        return tuple(x.take(left) * (1 - t) + x.take(right) * t for x in (self.mean, self.sd))
+
+    def standard_errors(self, beta):
+        """Those of the two neighbouring estimates as weighted; the error of the chord is not included."""
+        left, t = self._locate(beta)
+        right = np.minimum(left + 1, self.beta.size - 1)
+        return tuple(arithmetic.hypot((1 - t) * se[left], t * se[right]) for se in (self.mean_se, self.sd_se))
+
+    def log_normaliser(self, beta):
+        left, _ = self._locate(beta)
+        h = beta - self.beta[left]
+        return self.integral[left] + h * (self.mean[left] + h * self.slope[left] / 2)
+
+    def log_normaliser_error(self, beta):
+        return np.interp(beta, self.beta, self.error)
+
+    def _locate(self, beta):
+        """The interval of each beta, and how far along it beta lies, from 0 to 1."""
+        left = np.clip(np.searchsorted(self.beta, beta, side="right") - 1, 0, max(0, self.beta.size - 2))
+        length = np.append(np.diff(self.beta), 1.0)
+        return left, (beta - self.beta[left]) / length[left]

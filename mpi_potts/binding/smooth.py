@@ -1,0 +1,361 @@
+"""One convex function A(beta) = log C(beta) through all simulated means and variances of S(z).
+
+A' is the mean and A'' the variance, so with f = log A'' any f at all gives a valid pair of curves:
+
+    variance(beta) = exp f(beta),        mean(beta) = m_0 + integral of exp f from beta[0] to beta.
+
+f is a cubic spline with many equally spaced knots in a stretched coordinate t and a penalty on its second
+differences (P-splines, Eilers and Marx 1996).  Near the transition the variance changes over a width that
+shrinks with the lattice, elsewhere over widths of order one; t = asinh((beta - c) / w) sees both alike: it is
+linear within w of the peak c and logarithmic in the distance outside.  Peak and width are found from the
+data: w is lowered step by step, c following the peak of the last fit, and the most probable of these fits is
+kept.
+
+The coefficients minimise the weighted squares of
+
+    (mean_i - mean(beta_i)) / se_i      and      (variance_i - exp f(beta_i)) / (exp f(beta_i) r_i)
+
+plus the penalty, by Gauss-Newton steps.  The errors se_i and r_i are computed from the *fitted* variance and
+from the autocorrelation time of the neighbouring chains, so that a point that came out small by chance does
+not gain weight.  The penalty and w are chosen by restricted maximum likelihood.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import arithmetic
+
+# Knots lie this far apart in t; each knot interval is divided into cells for integration and for the table.
+_SPACING = 0.25
+_FEWEST_PIECES = 20
+_FIT_CELLS = 4
+_TABLE_CELLS = 16
+
+# Penalties that are tried, and widths w as fractions of the grid's length.
+_DECADES = np.array([1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7])
+_PENALTIES = np.sort(np.append(_DECADES, _DECADES[:-1] * np.sqrt(10.0)))
+_FACTORS = np.array([np.sqrt(np.sqrt(10.0)), np.sqrt(10.0)])
+_NEARBY = np.concatenate([1.0 / _FACTORS[::-1], [1.0], _FACTORS])
+_NARROWING = 0.4
+_NARROWEST = 1e-4
+
+# Gauss-Newton: steps at most, the step at which the penalty is settled, the largest change of f in one step,
+# and the largest excess of a sample variance over the fit that pulls with its full weight.
+_MOST_STEPS = 40
+_FREEZE = 8
+_LARGEST_CHANGE = 2.0
+_LARGEST_RATIO = 9.0
+
+# Residuals beyond this are outliers: a chain that was in the wrong phase all the time, unknown to itself.
+_OUTLIER = 5.0
+
+# Variances below exp of this are zero.
+_LOWEST = -100.0
+
+# What the data do not determine (a variance where S never moved) stays near the first guess.
+_RIDGE = 1e-5
+
+# The standard errors that come with the data are worth this many residuals in saying how large errors are.
+_TRUST = 10.0
+
+# Gauss and Legendre's nodes and weights on (0, 1).
+_NODES = 0.5 + np.sqrt(0.15) * np.array([-1.0, 0.0, 1.0])
+_WEIGHTS = np.array([5.0, 8.0, 5.0]) / 18.0
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Means and variances at the grid points (n,), and the errors that a fitted variance V makes of
+
+        Var(mean) = V mean_relative + mean_absolute
+        Var(variance) / V^2 = variance_relative (2 + step^2 / V) + variance_absolute / V^2
+
+    where step^2 / V is the excess over normal S when S moves by rare jumps of `step`, as in the ordered
+    phase.
+    """
+
+    beta: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    mean_relative: np.ndarray
+    mean_absolute: np.ndarray
+    variance_relative: np.ndarray
+    variance_absolute: np.ndarray
+    step: float
+
+    def errors(self, variance):
+        """Standard errors of the means, and relative ones of the variances, if S has this `variance`."""
+        mean = variance * self.mean_relative + self.mean_absolute
+        relative = self.variance_relative * (
+            2 + self.step * self.step / variance
+        ) + self.variance_absolute / (variance * variance)
+        return np.sqrt(mean), np.sqrt(relative)
+
+
+class Coordinate:
+    """t = asinh((beta - peak) / width) with the knots of a cubic spline equally spaced in it."""
+
+    def __init__(self, low, high, peak, width):
+        self.peak, self.width = peak, width
+        self.low, self.high = self.forward(low), self.forward(high)
+        self.pieces = max(_FEWEST_PIECES, int(np.ceil((self.high - self.low) / _SPACING)))
+        self.density = self.pieces / (self.high - self.low)
+        self.ends = low, high
+
+    def forward(self, beta):
+        return arithmetic.asinh((beta - self.peak) / self.width)
+
+    def cells(self, per_piece):
+        """Boundaries of equal cells in t, as betas; the ends are the grid's own."""
+        t = np.linspace(self.low, self.high, self.pieces * per_piece + 1)
+        beta = self.peak + self.width * arithmetic.sinh(t)
+        beta[[0, -1]] = self.ends
+        return beta
+
+    def basis(self, beta):
+        """(len(beta), pieces + 3) values of the cubic B-splines."""
+        piece, s = self._locate(beta)
+        r, square, cube = 1 - s, s * s, s * s * s
+        return self._spread(piece, (r * r * r, 3 * cube - 6 * square + 4, 3 * (s - cube + square) + 1, cube))
+
+    def derivative(self, beta):
+        """(len(beta), pieces + 3) their derivatives by beta."""
+        piece, s = self._locate(beta)
+        scale = 3 * self.density / arithmetic.hypot(self.width, beta - self.peak)
+        square = s * s
+        values = (-(1 - s) * (1 - s), 3 * square - 4 * s, 1 - 3 * square + 2 * s, square)
+        return self._spread(piece, [scale * value for value in values])
+
+    def _locate(self, beta):
+        u = (self.forward(beta) - self.low) * self.density
+        piece = np.clip(u.astype(np.int64), 0, self.pieces - 1)
+        return piece, u - piece
+
+    def _spread(self, piece, values):
+        basis = np.zeros((len(piece), self.pieces + 3))
+        for j, value in enumerate(values):
+            basis[np.arange(len(piece)), piece + j] = value / 6
+        return basis
+
+    def penalty(self):
+        """S of the penalty c' S c, the sum of squared second differences."""
+        differences = np.diff(np.eye(self.pieces + 3), n=2, axis=0)
+        return arithmetic.gram(differences)
+
+
+class Problem:
+    """The least-squares problem in one coordinate; theta = (m_0, c) with c the coefficients of f."""
+
+    def __init__(self, data: Estimates, coordinate: Coordinate):
+        self.data, self.coordinate = data, coordinate
+        points = np.union1d(coordinate.cells(_FIT_CELLS), data.beta)
+        self.rows = np.searchsorted(points, data.beta)
+        step = np.diff(points)[:, None]
+        self.weights = (step * _WEIGHTS).ravel()
+        self.nodes = coordinate.basis((points[:-1, None] + step * _NODES).ravel())
+        self.basis = coordinate.basis(data.beta)
+        self.penalty = np.zeros((self.basis.shape[1] + 1,) * 2)
+        self.penalty[1:, 1:] = coordinate.penalty()
+
+    def start(self, beta, f):
+        """theta with f close to the values `f` at `beta`, and the first mean as m_0."""
+        basis = self.coordinate.basis(beta)
+        level = np.diff(np.eye(basis.shape[1]), axis=0)
+        normal = arithmetic.gram(basis) + 1e-3 * self.penalty[1:, 1:] + 1e-8 * arithmetic.gram(level)
+        c, _ = arithmetic.solve(normal, arithmetic.product(f, basis))
+        return np.append(self.data.mean[0], c)
+
+    def linearise(self, theta):
+        """Weighted residuals (2n,) and their negative derivatives (2n, len(theta))."""
+        data, c = self.data, theta[1:]
+        pieces = (self.weights * arithmetic.exp(arithmetic.product(self.nodes, c)))[:, None] * self.nodes
+        steps = pieces.reshape(-1, len(_NODES), len(c)).sum(axis=1)
+        slopes = np.vstack([np.zeros(len(c)), np.cumsum(steps, axis=0)])[self.rows]
+        # The B-splines sum to one, so the derivatives sum to the integral itself.
+        mean = theta[0] + slopes.sum(axis=1)
+        variance = arithmetic.exp(np.maximum(arithmetic.product(self.basis, c), _LOWEST))
+        mean_se, relative = data.errors(variance)
+        ratio = np.minimum(data.variance / variance - 1, _LARGEST_RATIO)
+        residuals = np.concatenate([(data.mean - mean) / mean_se, ratio / relative])
+        upper = np.column_stack([1 / mean_se, slopes / mean_se[:, None]])
+        lower = np.column_stack([np.zeros(len(relative)), self.basis / relative[:, None]])
+        return residuals, np.vstack([upper, lower])
+
+    def solve(self, theta):
+        """Gauss-Newton steps to the minimum; where there are outliers, then again with these held down."""
+        result = self._descend(theta, np.inf)
+        if np.abs(result.residuals).max() > _OUTLIER:
+            result = self._descend(result.theta, _OUTLIER)
+        return result
+
+    def _descend(self, theta, outlier):
+        penalties, start = _PENALTIES, theta
+        for iteration in range(_MOST_STEPS):
+            residuals, slopes = self.linearise(theta)
+            # A residual beyond `outlier` gets an error so much larger that it is no farther than that.
+            shrink = outlier / np.maximum(np.abs(residuals), outlier) if np.isfinite(outlier) else 1.0
+            residuals, slopes = residuals * shrink, slopes * np.reshape(shrink, (-1, 1))
+            step, best, score = self._choose(theta, theta - start, residuals, slopes, penalties)
+            penalty = penalties[best] * self.penalty
+            # Only the neighbours of the best penalty are tried again, and none once it should have settled.
+            penalties = penalties[best] * (_NEARBY if iteration < _FREEZE else np.ones(1))
+            change = np.abs(step[1:]).max()
+            theta = theta + step * min(1.0, _LARGEST_CHANGE / max(change, 1e-300))
+            if change < 1e-5:
+                break
+        held = 2 * np.sum(arithmetic.log(shrink))
+        return Fit(self.coordinate, theta, residuals, slopes, penalty, score - held)
+
+    def _choose(self, theta, moved, residuals, slopes, penalties):
+        """The step for the most probable of the penalties, its index, and minus twice its log probability."""
+        product = arithmetic.product
+        normal, gradient = arithmetic.gram(slopes), product(residuals, slopes)
+        matrices = normal + _RIDGE * np.eye(len(theta)) + penalties[:, None, None] * self.penalty
+        right = gradient - _RIDGE * moved - penalties[:, None] * product(self.penalty, theta)
+        steps, determinants = map(np.array, zip(*map(arithmetic.solve, matrices, right)))
+        squares = (residuals * residuals).sum() - 2 * product(steps, gradient)
+        squares += (product(steps, normal) * steps).sum(axis=1)
+        new = theta + steps
+        squares += penalties * (product(new, self.penalty) * new).sum(axis=1)
+        # The scale of the errors is integrated out, with a prior around 1 worth _TRUST residuals.
+        scores = (len(residuals) - 3 + _TRUST) * arithmetic.log(np.maximum(squares, 0.0) + _TRUST)
+        scores += determinants - (len(theta) - 3) * arithmetic.log(penalties)
+        best = int(np.argmin(scores))
+        return steps[best], best, scores[best]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A solution, its linearised problem, its penalty lambda S, and minus twice its log probability."""
+
+    coordinate: Coordinate
+    theta: np.ndarray
+    residuals: np.ndarray
+    slopes: np.ndarray
+    penalty: np.ndarray
+    score: float
+
+    @property
+    def covariance(self):
+        """Covariance of theta: that of the posterior whose prior is the penalty.
+
+        Where the residuals are larger than their errors say, the errors are taken to be that much too small.
+        """
+        normal, one = arithmetic.gram(self.slopes), np.eye(len(self.theta))
+        covariance, _ = arithmetic.solve(normal + _RIDGE * one + self.penalty, one)
+        free = len(self.residuals) - np.sum(covariance * normal)
+        return covariance * max(1.0, (np.sum(self.residuals * self.residuals) + _TRUST) / (free + _TRUST))
+
+
+def fit(data: Estimates) -> Fit:
+    """The most probable fit over a sequence of narrowing coordinates around the peak of the variance."""
+    low, high = data.beta[0], data.beta[-1]
+    width = high - low
+    narrowest = max(np.diff(data.beta).min() / 4, _NARROWEST * width)
+    beta, f = _first_guess(data)
+    best, worse = None, 0
+    while worse < 2 and width > narrowest:
+        # The peak of the last curve, refined around its highest value as the coordinate narrows.
+        peak = beta[np.argmax(f)]
+        problem = Problem(data, Coordinate(low, high, peak, width))
+        result = problem.solve(problem.start(beta, f))
+        if best is None or result.score < best.score:
+            best, worse = result, 0
+        else:
+            worse += 1
+        beta = problem.coordinate.cells(_TABLE_CELLS)
+        f = arithmetic.product(problem.coordinate.basis(beta), result.theta[1:])
+        width *= _NARROWING
+    return best
+
+
+def _first_guess(data):
+    """log A'' at some betas: the variances, and the slopes of the means where they are well known."""
+    least = max(data.variance.max() * 1e-12, arithmetic.exp(_LOWEST))
+    seen = data.variance > least
+    step, rise = np.diff(data.beta), np.diff(data.mean)
+    errors = data.errors(np.maximum(data.variance, least))[0]
+    known = rise > 4 * arithmetic.hypot(errors[1:], errors[:-1])
+    beta = np.concatenate([data.beta[seen], (data.beta[1:] - step / 2)[known]])
+    f = arithmetic.log(np.concatenate([data.variance[seen], (rise / step)[known]]))
+    if f.size == 0:
+        return data.beta, arithmetic.log(data.step * data.step * data.variance_relative)
+    return beta, f
+
+
+class Smooth:
+    """The fitted curve, tabulated on cells in which the mean and f are cubic polynomials."""
+
+    def __init__(self, data: Estimates):
+        result = fit(data)
+        self.coordinate = coordinate = result.coordinate
+        c = result.theta[1:]
+        self.beta = coordinate.cells(_TABLE_CELLS)
+        step = np.diff(self.beta)
+        inner = (self.beta[:-1, None] + step[:, None] * _NODES).ravel()
+        weights = (step[:, None] * _WEIGHTS).ravel()
+        inner_basis, basis = coordinate.basis(inner), coordinate.basis(self.beta)
+        f = arithmetic.product(basis, c)
+        variance = arithmetic.exp(f)
+        inner_variance = arithmetic.exp(arithmetic.product(inner_basis, c))
+        pieces = (weights * inner_variance)[:, None] * inner_basis
+        slopes = np.cumsum(pieces.reshape(len(step), len(_NODES), -1).sum(axis=1), axis=0)
+        slopes = np.column_stack([np.ones(len(basis)), np.vstack([np.zeros(len(c)), slopes])])
+        mean = result.theta[0] + slopes[:, 1:].sum(axis=1)
+        slope = arithmetic.product(coordinate.derivative(self.beta), c)
+        self.cubics = np.vstack([_cubic(step, mean, variance), _cubic(step, f, slope)])
+        self.integral = _integral(step, mean, variance)
+        self._errors(result.covariance, step, slopes, basis, variance)
+
+    def _errors(self, covariance, step, mean, f, variance):
+        """Standard errors of the mean, f and the integral on the nodes, from their derivatives by theta."""
+        variance_slopes = np.column_stack([np.zeros(len(f)), variance[:, None] * f])
+        integral = _integral(step[:, None], mean, variance_slopes)
+        rows = (mean, np.column_stack([np.zeros(len(f)), f]), integral)
+        self.mean_se, self.f_se, self.integral_se = (
+            np.sqrt(np.maximum(0.0, (arithmetic.product(row, covariance) * row).sum(axis=1))) for row in rows
+        )
+
+    def moments(self, beta):
+        cell, h = self._locate(beta)
+        m0, m1, m2, m3, f0, f1, f2, f3 = (column.take(cell) for column in self.cubics)
+        return m0 + h * (m1 + h * (m2 + h * m3)), arithmetic.exp((f0 + h * (f1 + h * (f2 + h * f3))) / 2)
+
+    def standard_errors(self, beta):
+        sd = self.moments(beta)[1]
+        return np.interp(beta, self.beta, self.mean_se), sd / 2 * np.interp(beta, self.beta, self.f_se)
+
+    def log_normaliser(self, beta):
+        cell, h = self._locate(beta)
+        m0, m1, m2, m3 = (column.take(cell) for column in self.cubics[:4])
+        return self.integral.take(cell) + h * (m0 + h * (m1 / 2 + h * (m2 / 3 + h * m3 / 4)))
+
+    def log_normaliser_error(self, beta):
+        return np.interp(beta, self.beta, self.integral_se)
+
+    def _locate(self, beta):
+        """The cell of each beta, and the distance from its first node.
+
+        Cells are equal in t, so no search is needed; at a node rounding may give the neighbour, which agrees.
+        """
+        coordinate = self.coordinate
+        x = (beta - coordinate.peak) / coordinate.width
+        t = np.copysign(arithmetic.log(np.abs(x) + np.sqrt(x * x + 1.0)), x)
+        scale = _TABLE_CELLS * coordinate.density
+        cell = np.clip(((t - coordinate.low) * scale).astype(np.int64), 0, len(self.beta) - 2)
+        return cell, beta - self.beta[cell]
+
+
+def _cubic(step, value, slope):
+    """(4, cells) coefficients of the cubics with these values and slopes at the ends of each cell."""
+    chord = np.diff(value) / step
+    second = (3 * chord - 2 * slope[:-1] - slope[1:]) / step
+    third = (slope[:-1] + slope[1:] - 2 * chord) / (step * step)
+    return np.stack([value[:-1], slope[:-1], second, third])
+
+
+def _integral(step, value, slope):
+    """The integral up to each node of those cubics, from 0."""
+    pieces = step * (value[:-1] + value[1:]) / 2 - step * step * (slope[1:] - slope[:-1]) / 12
+    return np.concatenate([np.zeros((1, *pieces.shape[1:])), np.cumsum(pieces, axis=0)])

@@ -1,0 +1,56 @@
+"""`mpi-potts precompute INPUT.toml`: the binding function of the lattice that the input names."""
+
+import numpy as np
+
+from ..binding import file as binding_file
+from ..binding.compute import Paths, Task, compute, prepare
+from ..binding.function import Binding
+from ..config.inputs import Config
+from ..estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT
+from ..image.pixels import lattice_of, load_image
+from ..io import files
+from ..lattice import Lattice
+from ..methods import needs
+from ..runtime.control import Control
+from ..runtime.parallel import Comm, on_root
+
+
+def execute(comm: Comm, config: Config, options) -> int:
+    """Compute, continue or extend the binding function, and say what it is like."""
+    lattice = on_root(comm, lattice_to_cover, config)
+    with Control(options.max_hours) as control:
+        binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
+    if comm.rank == 0:
+        print(f"{Paths.of(config).binding}: {describe(binding)}", flush=True)
+    return 0
+
+
+def obtain(
+    comm: Comm, config: Config, lattice: Lattice, control: Control, quiet: bool = False, fresh: bool = False
+) -> Binding:
+    """The binding function that the input asks for, on every rank: read if it is there, else computed."""
+    task, paths = Task.of(config, lattice), Paths.of(config)
+    if fresh or not on_root(comm, task.answered_by, paths.binding):
+        needs.check_precompute(comm, config, lattice, len(task.kinds))
+        on_root(comm, files.make_directory, paths.binding.parent)
+        with files.locked(comm, paths.lock):
+            prepare(comm, paths, fresh)
+            compute(comm, task, paths, config, control, quiet)
+    return on_root(comm, binding_file.read_binding, paths.binding, config.precompute.interpolation)
+
+
+def describe(binding: Binding) -> str:
+    """One line: the grid, the chains, and what to look at."""
+    text = (
+        f"{binding.beta.size} betas from {binding.beta[0]:g} to {binding.beta[-1]:g}, "
+        f"{binding.iterations} sweeps of {binding.sampler} at each, largest tau {binding.tau.max():.1f}"
+    )
+    for bit, meaning in ((FLAG_DISAGREE, "where the starts disagree"), (FLAG_SHORT, "with short chains")):
+        count = int(np.count_nonzero(binding.flag & bit))
+        text += f", {count} {meaning}" if count else ""
+    return text
+
+
+def lattice_to_cover(config: Config) -> Lattice:
+    """The lattice of the image that the input names, else of image.shape; on one rank."""
+    return lattice_of(config, None if config.image.path is None else load_image(config))

@@ -1,0 +1,264 @@
+"""`mpi-potts study INPUT.toml`: many simulated images, each fitted by each method, in one table.
+
+The images are those of `simulate`, made again from their numbers instead of being stored.  One binding
+function is computed first, by all ranks.  Then each rank fits its own images alone, and every finished fit
+leaves one small file, `image_003/path.h5`: what is there is never done again, and a fit that was stopped goes
+on from its checkpoint.  Each image is fitted with a seed of its own, so that the images are independent and
+do not depend on who fits them.  The table is written when the fits of all images are there.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..config import inputs as settings_of
+from ..config.inputs import Config
+from ..errors import InputError, Interrupted
+from ..image.pixels import lattice_of
+from ..io import files, store
+from ..lattice import Lattice
+from ..methods.base import check_method, needs_binding
+from ..runtime.control import Control
+from ..runtime.parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
+from ..runtime.progress import Progress
+from ..smc.sampler import SETTLE
+from ..study import scores as study
+from ..study.fits import Listener, Study, compile_all, fit_one
+from ..study.scores import COLUMNS, FORMAT, VERSION, Fits, Scores
+from . import precompute, report
+
+PSEUDO = "-pseudo"
+
+
+def execute(comm: Comm, config: Config, options) -> int:
+    methods, lattice = on_root(comm, prepare, config)
+    with Control(options.max_hours) as control:
+        binding = None
+        if any(needs_binding(each) for each in methods.values()):
+            binding = precompute.obtain(comm, config, lattice, control, options.quiet)
+        plan = Study(config, methods, lattice, binding)
+        work(comm, plan, control, options)
+    left = on_root(comm, _unfinished, plan)
+    if left:
+        _say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
+        return 0
+    _say(comm, on_root(comm, write_table, plan))
+    report.after(comm, config.output / "study.h5")
+    return 0
+
+
+def prepare(config: Config) -> tuple[dict[str, Config], Lattice]:
+    """The input of each method, and the lattice of the images; on one rank."""
+    keys, n = config.study, config.simulate.images
+    last = n if keys.images_to is None else keys.images_to
+    if not keys.images_from < last <= n:
+        raise InputError(
+            f"{config.path}: study.images_from = {keys.images_from}, study.images_to = {last}: "
+            f"from < to <= {n} (simulate.images) is accepted"
+        )
+    if len(set(keys.methods)) < len(keys.methods):
+        raise InputError(f"{config.path}: study.methods = {list(keys.methods)}: each once is accepted")
+    return {name: method_config(config, name) for name in keys.methods}, lattice_of(config)
+
+
+def kind_of(name: str) -> str:
+    """The method of an entry of study.methods, which may have a name of the user's after it."""
+    return name.partition("_")[0]
+
+
+def method_config(config: Config, name: str) -> Config:
+    """The input of one method: with its study.changes."""
+    changes = []
+    for text in config.study.changes:
+        method, _, change = text.strip().partition(" ")
+        if method not in config.study.methods:
+            known = ", ".join(config.study.methods)
+            raise InputError(
+                f'{config.path}: study.changes: "{text}": "METHOD table.key=value" is accepted, with METHOD '
+                f"one of study.methods: {known}"
+            )
+        changes += [change] if method == name else []
+    kind = kind_of(name)
+    changes += [
+        f"fit.method={kind.removesuffix(PSEUDO)}",
+        f"fit.pseudo_data={str(kind.endswith(PSEUDO)).lower()}",
+    ]
+    try:
+        changed = settings_of.load(config.path, (*config.overrides, *changes), config.output)
+    except InputError as error:  # the input itself was accepted
+        raise InputError(str(error).replace("--set", "study.changes")) from None
+    for table in ("image", "model", "prior", "simulate", "study"):
+        if getattr(changed, table) != getattr(config, table):
+            raise InputError(f"{config.path}: study.changes: all methods have the same [{table}]")
+    check_method(changed)
+    return changed
+
+
+# All images, over the ranks
+
+
+def work(comm: Comm, plan: Study, control: Control, options) -> None:
+    """Do what is left of this job's images; collective.  Raises Interrupted where it was asked to stop."""
+    on_root(comm, files.make_directory, plan.config.output)
+    mine = plan.images[comm.rank :: comm.size]
+    if options.fresh:
+        _together(comm, lambda: _clear(plan, mine))
+    todo = _together(comm, lambda: {n: [m for m in plan.methods if not plan.done(n, m)] for n in mine})
+    todo = {number: methods for number, methods in todo.items() if methods}
+    busy = {m for methods in comm.allgather(set().union(*todo.values())) for m in methods}
+    warm_up(comm, lambda: compile_all(plan, [m for m in plan.methods if m in busy]))
+    bell, error, left = Bell(comm), None, sum(map(len, todo.values()))
+    total = comm.allreduce(left)
+    with Progress(comm, "study", total, "fits", options.quiet) as progress:
+        try:
+            for _ in _fits(plan, todo, Listener(control, bell)):
+                left -= 1
+                progress.advance(comm.size)
+        except Interrupted:
+            bell.ring()
+        except InputError as caught:
+            error = caught
+            bell.ring()
+        bell.close()
+    raise_together(comm, error)
+    if agree(comm, left > 0):
+        raise control.interrupted(f"every finished fit in {plan.config.output}")
+
+
+def _fits(plan, todo: dict[int, list[str]], control) -> Iterator[None]:
+    for number, methods in todo.items():
+        with _own(plan.directory(number)):
+            for method in methods:
+                if control.agreed(ALONE):
+                    raise control.interrupted("")
+                if not plan.done(number, method):  # by a job that was at work here a moment ago
+                    fit_one(plan, method, number, control)
+                yield
+
+
+def _clear(plan, numbers):
+    """Start over, with the methods of this input."""
+    for number in numbers:
+        with _own(plan.directory(number)):
+            for method in plan.methods:
+                plan.part(number, method).unlink(missing_ok=True)
+                shutil.rmtree(plan.directory(number) / method, ignore_errors=True)
+
+
+@contextmanager
+def _own(directory):
+    """Two jobs do not fit the same image at the same time."""
+    files.make_directory(directory)
+    with files.locked(ALONE, directory / ".study.lock"):
+        yield
+
+
+def _together(comm, function):
+    """The result of a function on every rank; an InputError of one is raised on all."""
+    value, error = None, None
+    try:
+        value = function()
+    except InputError as caught:
+        error = caught
+    raise_together(comm, error)
+    return value
+
+
+# The table
+
+
+def _unfinished(plan) -> int:
+    numbers = range(plan.config.simulate.images)
+    return sum(not plan.part(n, m).exists() for n in numbers for m in plan.methods)
+
+
+def collect(plan: Study) -> list[Fits]:
+    """What all methods found, from the parts; on one rank."""
+    rows: dict[str, list[dict]] = {}
+    for method in plan.methods:
+        for number in range(plan.config.simulate.images):
+            attributes, arrays = plan.read(number, method)
+            shared = {"truth": attributes["beta"], "cpu": arrays.pop("cpu/seconds")}
+            shared["elapsed"] = arrays.pop("elapsed/seconds")
+            for name in dict.fromkeys(key.rpartition("/")[0] for key in sorted(arrays)):
+                columns = {column: arrays[f"{name}/{column}"] for column in COLUMNS}
+                rows.setdefault(name, []).append(shared | columns)
+    return [
+        Fits(name, **{c: np.array([row[c] for row in found]) for c in found[0]})
+        for name, found in rows.items()
+    ]
+
+
+def write_table(plan: Study) -> str:
+    """Write study.h5, study.csv and study.txt; returns what the last says; on one rank."""
+    config, fits = plan.config, collect(plan)
+    calibrated = config.simulate.beta == "prior"
+    rows = [study.scores(each, config.study.bins, calibrated) for each in fits]
+    text = "\n".join([study.table(rows), "", *notes(plan, rows)])
+    attributes = {
+        "methods": list(plan.methods),
+        "input": config.text,
+        "overrides": "\n".join(config.overrides),
+    }
+    attributes |= {"seed": config.seed, "draws": config.study.draws, "images": config.simulate.images}
+    attributes |= {"bins": config.study.bins, "calibrated": calibrated, "rows": [f.name for f in fits]}
+    output, datasets = config.output, study.to_arrays(fits)
+    with files.locked(ALONE, output / ".study.lock"):
+        store.write(ALONE, output / "study.h5", FORMAT, VERSION, attributes, datasets, "gather")
+        files.write_text(output / "study.csv", study.comma_separated(rows))
+        files.write_text(output / "study.txt", f"{text}\n")
+    return f"{text}\n{output / 'study.h5'}: written, with study.csv and study.txt"
+
+
+def notes(plan: Study, rows: list[Scores]) -> Iterator[str]:
+    """How to read the table, and what a method at reduced size would take at the size of the input."""
+    yield "Times are means for one image on one rank, without the binding function."
+    bins = max(row.rank_bins for row in rows)
+    if bins > 1:
+        yield (
+            f"ranks p: the chance of a less even histogram of the true beta's ranks, in {bins} bins, where "
+            f"the posterior is right; below {study.PASSES} fails."
+        )
+    for method, config in plan.methods.items():
+        factor = simulated(plan.config, method) / simulated(config, method)
+        row = next(row for row in rows if row.method.partition(" ")[0] == method)
+        if factor != 1.0:
+            seconds, per = factor * row.cpu_seconds, "an image"
+            if kind_of(method).startswith("smc"):
+                # How many iterations there would be is not known.
+                seconds, per = seconds / _rounds(plan, method), "for each iteration of the SMC"
+            yield (
+                f"{method} ran at reduced size: without study.changes it simulates {factor:.4g} times the "
+                f"sweeps, about {seconds:.3g} CPU seconds {per} (extrapolated, not measured)."
+            )
+
+
+def _rounds(plan, method) -> float:
+    """How often an SMC simulated for all its particles, in the mean of all images: at its start, in each
+    iteration, and for a hidden image in the steps after the last."""
+    numbers = range(plan.config.simulate.images)
+    iterations = np.mean([plan.read(n, method, ())[0]["iterations"] for n in numbers])
+    return float(1 + iterations + SETTLE * (plan.config.image.kind == "observations"))
+
+
+def simulated(config: Config, name: str) -> float:
+    """Sweeps over whole images, those of the labels too, of a method that simulates; 1 for the others.
+
+    Of an SMC, the sweeps in each iteration.
+    """
+    method, hidden = kind_of(name), config.image.kind == "observations"
+    keys, smc = config.pseudo_data, config.smc
+    if method == "exchange":
+        return config.exchange.iterations * (config.exchange.auxiliary_sweeps + hidden)
+    if method == "smc-abc-pseudo":
+        return smc.particles * (keys.burn_in + smc.replicates * keys.spacing) + hidden * smc.label_sweeps
+    if method == "rejection-pseudo":
+        return config.rejection.draws * (keys.burn_in + keys.spacing)
+    return 1.0
+
+
+def _say(comm, text):
+    if comm.rank == 0:
+        print(text, flush=True)

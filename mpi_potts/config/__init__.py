@@ -1,0 +1,6 @@
+"""The input: what each key may hold, the tables of keys, and reading them from TOML, --set and Python.
+
+Every key is declared once, with its kind, its default and its meaning.  No equation of the paper lives here.
+
+May import: ground.
+"""

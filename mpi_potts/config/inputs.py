@@ -1,0 +1,384 @@
+"""The input file: TOML to frozen dataclasses.
+
+Every key is declared once, with its kind, default and meaning; reading, refusing and documenting all follow
+from the declaration.  Nothing is ignored: an unknown key is refused with the nearest known one.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from ..errors import InputError
+from ..lattice import NEIGHBOURHOODS
+from . import overrides as changes
+from . import schema
+from .method_keys import SAMPLERS, ExchangeKeys, PseudoDataKeys, RejectionKeys, StudyKeys
+from .schema import (
+    Choice,
+    Either,
+    Flag,
+    Integer,
+    Items,
+    Number,
+    Refused,
+    Table,
+    Text,
+    key,
+    required_key,
+    show,
+)
+
+METHODS = ("smc-abc", "rejection", "exchange", "synthetic", "path", "pseudolikelihood")
+RESAMPLINGS = ("residual", "systematic", "multinomial")
+
+_POSITIVE = Number(low=0.0, open_low=True)
+LARGEST_BETA = 25.0  # as in model/potts.py: beyond it every label is frozen
+_BETA = Number(low=0.0, high=LARGEST_BETA)
+
+
+@dataclass(frozen=True)
+class Ndvi:
+    red: int = required_key(Integer(1), "band of visible red, counted from 1")
+    nir: int = required_key(Integer(1), "band of near infrared, counted from 1")
+
+
+@dataclass(frozen=True)
+class ImageKeys:
+    path: Path | None = key(
+        Text(), None, "image file, relative to the input file: npy, csv, h5, png, tif, nii"
+    )
+    shape: tuple[int, ...] | None = key(
+        Items(Integer(1), (2, 3)), None, "rows, columns (and planes): needed where there is no path"
+    )
+    kind: str = key(
+        Choice("observations", "labels"),
+        "observations",
+        '"labels": the labels themselves, observed without noise',
+    )
+    band: int | None = key(Integer(1), None, "band of a multi-band image, counted from 1")
+    ndvi: Ndvi | None = key(
+        Table(Ndvi), None, "instead of band: (nir - red) / (nir + red); nodata where nir + red is 0"
+    )
+    crop: tuple[int, ...] | None = key(
+        Items(Integer(0), (4, 6)), None, "rows from, to, columns from, to (planes from, to); 'to' is left out"
+    )
+    scale: float = key(_POSITIVE, 1.0, "each number v of the file means v * scale + offset")
+    offset: float = key(Number(), 0.0, "added to every number of the file after scale")
+    nodata: float | None = key(
+        Number(finite=False), None, "number in the file of pixels that do not exist; nan is accepted"
+    )
+    mask: Path | None = key(Text(), None, "image file of the same shape: pixels exist where it is not zero")
+    dataset: str = key(Text(), "values", "dataset to read in an .h5 file")
+
+
+@dataclass(frozen=True)
+class ModelKeys:
+    labels: int = key(Integer(2, 255), 3, "number k of labels")
+    neighbourhood: str = key(
+        Choice(*NEIGHBOURHOODS), "first", "first: 4 (in 3-D 6) neighbours; second: 8 (in 3-D 26)"
+    )
+
+
+@dataclass(frozen=True)
+class MeanPrior:
+    mean: tuple[float, ...] | str = key(
+        Either(Number(), Items(Number()), Choice("image")),
+        0.0,
+        'mean of the prior of mu_j: one number, one for each label, or "image" for the mean of the pixels',
+    )
+    sd: tuple[float, ...] = key(
+        Either(_POSITIVE, Items(_POSITIVE)),
+        100.0,
+        "standard deviation of the prior of mu_j: one, or one for each label",
+    )
+
+
+@dataclass(frozen=True)
+class VariancePrior:
+    shape: tuple[float, ...] = key(
+        Either(_POSITIVE, Items(_POSITIVE)), 1.0, "shape of the inverse gamma prior of sigma_j^2"
+    )
+    scale: tuple[float, ...] = key(
+        Either(_POSITIVE, Items(_POSITIVE)), 0.01, "scale of the inverse gamma prior of sigma_j^2"
+    )
+
+
+@dataclass(frozen=True)
+class PriorKeys:
+    beta: tuple[float, float] = key(Items(_BETA, (2,)), (0.0, 1.005), "ends of the uniform prior of beta")
+    mean: MeanPrior = key(Table(MeanPrior), MeanPrior(), "normal prior of the label means mu_j")
+    variance: VariancePrior = key(Table(VariancePrior), VariancePrior(), "inverse gamma prior of sigma_j^2")
+
+
+@dataclass(frozen=True)
+class PrecomputeKeys:
+    grid: str | tuple[float, ...] = key(
+        Either(Choice("critical", "regular"), Items(_BETA)),
+        "critical",
+        "critical: drawn from a normal around beta_crit; regular: evenly spaced; or the values of beta",
+    )
+    points: int = key(Integer(2), 1000, "number of values of beta on the grid (not for a list)")
+    iterations: int = key(Integer(2), 1000, "sweeps at each beta, burn-in included")
+    burn_in: int = key(Integer(0), 500, "sweeps left out at the start; smaller than iterations")
+    sampler: str = key(Choice(*SAMPLERS), "swendsen-wang", "sampler of the Potts prior")
+    starts: str = key(
+        Choice("auto", "random", "ordered", "both"),
+        "auto",
+        "first labels of the chains; auto: both for gibbs and at first-order transitions, else random",
+    )
+    interpolation: str = key(
+        Choice("smooth", "linear"),
+        "smooth",
+        "smooth: one convex function for means and variances; linear: as the paper",
+    )
+    file: Path | None = key(
+        Text(), None, "binding function to use, relative to the input file: shared by many images"
+    )
+    keep_states: bool = key(Flag(), True, "keep the last labels, so that more iterations continue the chains")
+
+
+@dataclass(frozen=True)
+class FitKeys:
+    method: str = key(Choice(*METHODS), "smc-abc", "how the posterior of beta is computed")
+    pseudo_data: bool = key(
+        Flag(), False, "true: simulate images instead of drawing from the binding function"
+    )
+    chains: int = key(Integer(1), 1, "parallel chains of labels, from different starts")
+    start: str = key(
+        Choice("best", "paper"),
+        "best",
+        "first labels of a chain; best: the best of a few candidates; paper: a warm-up at beta = 0",
+    )
+    final_sweeps: int = key(
+        Integer(0), 4000, "sweeps after the SMC has stopped: labels and marginal posterior"
+    )
+    final_burn_in: int = key(Integer(0), 400, "sweeps before the final sweeps that are not counted")
+    marginal: str = key(Choice("path", "synthetic"), "path", "likelihood of beta in the final sweeps")
+
+
+@dataclass(frozen=True)
+class SmcKeys:
+    particles: int = key(Integer(2), 10000, "number N of particles")
+    replicates: int = key(Integer(1), 200, "number M of pseudo-statistics of each particle")
+    alpha: float = key(Number(0.0, 1.0, True, True), 0.97, "ESS kept from one iteration to the next")
+    resampling: str = key(Choice(*RESAMPLINGS), "residual", "how particles are resampled")
+    resample_below: float = key(Number(0.0, 1.0), 0.5, "resample when ESS falls below this part of N")
+    rise_below: float = key(
+        Number(0.0, 1.0), 0.1, "raise the tolerance where S(z) moved so far that ESS is below this part of N"
+    )
+    min_acceptance: float = key(
+        Number(0.0, 1.0, False, True), 0.015, "stop when fewer proposals are accepted"
+    )
+    max_iterations: int = key(Integer(1), 200, "stop after this many iterations")
+    label_sweeps: int = key(
+        Integer(1), 1000, "sweeps of the label chain in an iteration; a tenth where guided"
+    )
+    warm_up: int = key(Integer(0), 100, "sweeps of the label chain at beta = 0 before the first iteration")
+    min_epsilon: float = key(Number(0.0), 0.5, "stop when the tolerance reaches this floor")
+    noise_floor: float = key(
+        Number(0.0), 0.5, "stop when the tolerance falls below this times the sampling noise of S(z)"
+    )
+
+
+@dataclass(frozen=True)
+class SimulateKeys:
+    images: int = key(Integer(1, 999_999), 1, "number of images")
+    beta: float | str | tuple[float, ...] = key(
+        Either(_BETA, Items(_BETA), Choice("prior")),
+        "prior",
+        "one for all, one for each image, or drawn from the prior",
+    )
+    mean: str | tuple[float, ...] = key(
+        Either(Items(Number()), Choice("prior")), "prior", "mu_j, one for each label, or drawn from the prior"
+    )
+    sd: str | tuple[float, ...] = key(
+        Either(Items(_POSITIVE), Choice("prior")),
+        "prior",
+        "sigma_j, one for each label, or drawn from the prior",
+    )
+    sweeps: int = key(Integer(1), 1000, "Swendsen-Wang sweeps for each image")
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    checkpoint_minutes: float = key(_POSITIVE, 10.0, "time between checkpoints")
+    writer: str = key(
+        Choice("auto", "mpio", "gather"),
+        "auto",
+        "parallel HDF5, or gathered on rank 0; auto: what h5py can do",
+    )
+    threads: int | str = key(
+        Either(Integer(1, 1024), Choice("auto")),
+        "auto",
+        "threads that sweep the labels of one image; auto: the cores of waiting ranks, where it is large",
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole input: the tables, where they came from, and the text as it was read."""
+
+    seed: int = key(Integer(0, 2**63 - 1), 1, "seed of all random numbers")
+    output: Path = key(
+        Text(), None, "directory for results, relative to the current one; out/NAME for NAME.toml"
+    )
+    image: ImageKeys = key(Table(ImageKeys), ImageKeys(), "the image")
+    model: ModelKeys = key(Table(ModelKeys), ModelKeys(), "the Potts model")
+    prior: PriorKeys = key(Table(PriorKeys), PriorKeys(), "the priors")
+    precompute: PrecomputeKeys = key(Table(PrecomputeKeys), PrecomputeKeys(), "the binding function")
+    fit: FitKeys = key(Table(FitKeys), FitKeys(), "the method")
+    smc: SmcKeys = key(Table(SmcKeys), SmcKeys(), "SMC-ABC")
+    exchange: ExchangeKeys = key(Table(ExchangeKeys), ExchangeKeys(), "the exchange algorithm")
+    rejection: RejectionKeys = key(Table(RejectionKeys), RejectionKeys(), "ABC rejection")
+    pseudo_data: PseudoDataKeys = key(Table(PseudoDataKeys), PseudoDataKeys(), "simulated pseudo-data")
+    simulate: SimulateKeys = key(Table(SimulateKeys), SimulateKeys(), "synthetic images")
+    study: StudyKeys = key(Table(StudyKeys), StudyKeys(), "many images, many methods")
+    run: RunKeys = key(Table(RunKeys), RunKeys(), "checkpoints and files")
+    path: Path = field(default=Path())
+    text: str = field(default="", repr=False)
+    overrides: tuple[str, ...] = ()
+
+
+def load(
+    path: str | os.PathLike, overrides: Iterable[str] = (), output: str | os.PathLike | None = None
+) -> Config:
+    """Read an input file, apply `table.key=value` overrides, and check all that needs no other file."""
+    path = Path(path)
+    return parse(_read_text(path), path, overrides, output)
+
+
+def parse(
+    text: str, path: Path, overrides: Iterable[str] = (), output: str | os.PathLike | None = None
+) -> Config:
+    """The same from the text of an input file; `path` is its name, and what its files are relative to."""
+    overrides = tuple(overrides)
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
+    if output is not None and not str(output).strip():
+        raise InputError(f"--output {show(str(output))}: the name of a directory is needed")
+    changed = {changes.apply(tables, setting) for setting in overrides}
+    try:
+        config = Table(Config).read(tables)
+        config = _settle(config, path, output)
+        _check(config)
+    except Refused as refused:
+        raise InputError(_message(path, refused, changed)) from None
+    return replace(config, path=path, text=text, overrides=overrides)
+
+
+def describe_keys() -> list[tuple[str, str, str, str]]:
+    """(key, default, what is accepted, meaning) for every key of the input file."""
+    return schema.rows(Config)
+
+
+def _read_text(path):
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file in UTF-8; an input file in TOML is accepted") from None
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); an input file in TOML is accepted"
+        ) from None
+
+
+def _message(path, refused, changed):
+    name = ".".join(refused.path)
+    value = "" if refused.value is None else f" = {show(refused.value)}"
+    origin = " (from --set)" if name in changed else ""
+    return f"{path}: {name}{value}{origin}: {_with_table(name, str(refused))}"
+
+
+def _with_table(name, text):
+    """For an unknown key, also look for it in the other tables."""
+    if not text.startswith("unknown key"):
+        return text
+    last = name.rpartition(".")[2]
+    homes = [row[0] for row in describe_keys() if row[0].rpartition(".")[2] == last]
+    return f"unknown key; did you mean {' or '.join(homes)}?" if homes else text
+
+
+def _settle(config, path, output):
+    """Resolve paths, and spread what is given once for all labels over the labels."""
+    beside = path.parent
+    k = config.model.labels
+    prior = replace(
+        config.prior,
+        mean=_spread(config.prior.mean, k, ("prior", "mean")),
+        variance=_spread(config.prior.variance, k, ("prior", "variance")),
+    )
+    return replace(
+        config,
+        output=Path(output or config.output or Path("out", path.stem)),
+        image=_resolve(config.image, beside, "path", "mask"),
+        precompute=_resolve(config.precompute, beside, "file"),
+        prior=prior,
+    )
+
+
+def _resolve(table, directory, *names):
+    given = {name: getattr(table, name) for name in names}
+    return replace(table, **{name: directory / value for name, value in given.items() if value is not None})
+
+
+def _spread(table, k, where):
+    """Numbers to k-tuples; a list must already have one number for each label."""
+    values = {}
+    for f in fields(table):
+        value = getattr(table, f.name)
+        if isinstance(value, tuple) and len(value) != k:
+            raise Refused(
+                f"must be a number, or a list of {k} as model.labels = {k}", (*where, f.name), list(value)
+            )
+        values[f.name] = value if isinstance(value, tuple | str) else (value,) * k
+    return replace(table, **values)
+
+
+def _refuse(accepts, value, *path):
+    raise Refused(f"must be {accepts}", path, list(value) if isinstance(value, tuple) else value)
+
+
+def _check(config):
+    """What one key alone cannot tell."""
+    _check_image(config.image)
+    low, high = config.prior.beta
+    if not low < high:
+        _refuse("two numbers, the first smaller than the second", config.prior.beta, "prior", "beta")
+    for name in ("precompute", "exchange"):
+        table = getattr(config, name)
+        if table.burn_in >= table.iterations:
+            accepts = f"an integer smaller than {name}.iterations = {table.iterations}"
+            _refuse(accepts, table.burn_in, name, "burn_in")
+    _check_simulate(config)
+
+
+def _check_image(image):
+    if image.path is None and image.shape is None:
+        raise Refused(
+            "missing; without image.path a list of 2 or 3 integers is needed", ("image", "shape"), None
+        )
+    if image.band is not None and image.ndvi is not None:
+        _refuse("left out where image.ndvi is given", image.band, "image", "band")
+    for name, value, none in (("scale", image.scale, 1.0), ("offset", image.offset, 0.0)):
+        if image.kind == "labels" and value != none:
+            _refuse('left out where image.kind = "labels"', value, "image", name)
+    crop = image.crop
+    if crop is not None and image.path is None:
+        _refuse("left out where there is no image.path", crop, "image", "crop")
+    if crop is not None and not all(start < stop for start, stop in zip(crop[::2], crop[1::2])):
+        _refuse("from, to for each axis, with from < to", crop, "image", "crop")
+
+
+def _check_simulate(config):
+    simulate, k = config.simulate, config.model.labels
+    if isinstance(simulate.beta, tuple) and len(simulate.beta) != simulate.images:
+        accepts = f"a number, or a list of {simulate.images} as simulate.images = {simulate.images}"
+        _refuse(accepts, simulate.beta, "simulate", "beta")
+    for name in ("mean", "sd"):
+        value = getattr(simulate, name)
+        if isinstance(value, tuple) and len(value) != k:
+            _refuse(f'a list of {k} numbers as model.labels = {k}, or "prior"', value, "simulate", name)

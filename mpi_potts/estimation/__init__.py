@@ -1,0 +1,8 @@
+"""What draws and densities say, whatever they are draws of: formulas on whole arrays.
+
+Autocorrelation times and standard errors of moments, R-hat and effective sizes of several chains, the
+quadrature of a density in one dimension (equation (6) of the paper, given C(beta)), and regression
+adjustment.
+
+May import: ground.
+"""

@@ -1,0 +1,84 @@
+"""Rows of a dataset that are spread over the ranks, and how they reach the rank that writes them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..runtime.parallel import MESSAGE, Comm, block
+from .checksum import row_bytes
+
+
+@dataclass(frozen=True)
+class Rows:
+    """This rank's rows of a dataset of n: `values` (m, ...) with global numbers `index` (m,), any m >= 0.
+
+    Every row is on exactly one rank, and all ranks give the same dtype and trailing shape.
+    """
+
+    index: np.ndarray
+    values: np.ndarray
+    n: int
+
+    @classmethod
+    def of_block(cls, comm: Comm, values: np.ndarray, n: int) -> "Rows":
+        """Rows that are split in blocks in rank order."""
+        return cls(np.arange(*block(n, comm.size, comm.rank)), values, n)
+
+
+def whole_or_rows(data: np.ndarray | Rows) -> np.ndarray | Rows:
+    """The same in C order."""
+    if isinstance(data, Rows):
+        return Rows(
+            np.ascontiguousarray(data.index, np.int64), np.ascontiguousarray(data.values), int(data.n)
+        )
+    return np.asarray(data, order="C")
+
+
+def shape_of(data: np.ndarray | Rows) -> tuple[int, ...]:
+    """The shape of the whole dataset."""
+    return (data.n, *data.values.shape[1:]) if isinstance(data, Rows) else data.shape
+
+
+def dtype_of(data: np.ndarray | Rows) -> np.dtype:
+    return data.values.dtype if isinstance(data, Rows) else data.dtype
+
+
+def size_of(data: np.ndarray | Rows) -> int:
+    """The bytes of the whole dataset."""
+    shape = shape_of(data)
+    return shape[0] * row_bytes(shape, dtype_of(data)) if shape else 8
+
+
+def runs(index: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[tuple[int, int]]:
+    """(from, to) in a rank's own rows: runs of consecutive global rows, none larger than one message."""
+    most = max(1, MESSAGE // max(1, row_bytes(shape, dtype)))
+    breaks = np.flatnonzero(np.diff(index) != 1) + 1
+    for first, last in zip([0, *breaks], [*breaks, len(index)]):
+        for start in range(first, last, most):
+            yield start, min(start + most, last)
+
+
+def gather(comm: Comm, data: Rows, put: Callable[[slice, np.ndarray], None]) -> None:
+    """Bring the rows of all ranks to `put` on rank 0, a run at a time: it never holds more than one message.
+
+    put(rows, values) : takes what is to stand in these rows of the dataset.
+    """
+    counts = comm.gather(len(data.index))
+    shape, dtype = shape_of(data), dtype_of(data)
+    if comm.rank > 0 and len(data.index):
+        comm.Send(data.index, dest=0)
+        for start, stop in runs(data.index, shape, dtype):
+            comm.Send(data.values[start:stop].reshape(-1).view(np.uint8), dest=0)
+    for source in range(comm.size) if comm.rank == 0 else ():
+        index = data.index
+        if source > 0:
+            index = np.empty(counts[source], dtype=np.int64)
+            if len(index):
+                comm.Recv(index, source=source)
+        for start, stop in runs(index, shape, dtype):
+            piece = data.values[start:stop]
+            if source > 0:
+                piece = np.empty((stop - start, *shape[1:]), dtype=dtype)
+                comm.Recv(piece.reshape(-1).view(np.uint8), source=source)
+            put(slice(index[start], index[start] + stop - start), piece)

@@ -1,0 +1,219 @@
+"""The label chains beside the SMC (paper, section 4.2), and the final phase after it.
+
+A small number C of chains of (z, mu, sigma) run on the ranks, chain c on rank c mod size.  The SMC follows
+the statistic S(z) of chain 0, as in the paper: before each iteration every chain makes one sweep for each of
+`label_sweeps` values of beta, drawn by weight from the particles, or, while these are far from what the
+chain's own S(z) says of beta, as `guide` has it.  The others start differently and see the same particles;
+they tell whether the answer depends on the start.
+
+After the SMC every chain is on its own, and the pairs (beta, z) sample the joint posterior: a `Phase` says
+how beta moves.  In the final phase of the SMC beta is drawn from p(beta | S(z)) before each sweep; the
+methods that need no SMC are such a phase from the start.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ..estimation import autocorrelation
+from ..io.store import Rows
+from ..lattice import Lattice
+from ..runtime.parallel import Comm, bcast, quiet_wait, sum_on_root
+from ..smc.sampler import State, chain_betas
+from .chain import LabelChain, Trace
+from .guide import Guide
+
+# A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
+# same slices and meet after each.
+SLICE_SITES = 200_000_000
+
+
+class Draws(NamedTuple):
+    """Counted sweeps of the final phase: beta and S(z) (chains, n), mu and sigma (chains, n, k)."""
+
+    beta: np.ndarray
+    statistic: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+
+    @classmethod
+    def room(cls, chains: int, sweeps: int, labels: int) -> "Draws":
+        beta, mean = np.zeros((chains, sweeps)), np.zeros((chains, sweeps, labels))
+        return cls(beta, np.zeros((chains, sweeps), dtype=np.int64), mean, mean.copy())
+
+    def put(self, chain: int, first: int, trace: Trace) -> None:
+        for room, values in zip(self, trace):
+            room[chain, first : first + len(values)] = values
+
+    def to(self, count: int) -> "Draws":
+        """The first `count` draws of every chain."""
+        return Draws(*(values[:, :count] for values in self))
+
+
+# The first sweeps of a chain, of this number; S(z) after each.
+Start = Callable[[int, LabelChain], np.ndarray]
+
+
+class Phase(Protocol):
+    """Steps of beta together with (z, mu, sigma), the first `burn_in` of which are not counted."""
+
+    burn_in: int
+    sweeps: int  # steps that are counted
+    width: int  # numbers that a chain remembers from step to step
+    cost: int  # sweeps over the lattice that a step takes
+
+    def start(self, number: int) -> np.ndarray:
+        """(width,) what chain `number` remembers at its start."""
+
+    def run(
+        self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
+    ) -> Trace:
+        """Steps first..first+steps-1 of a chain, in place; labels are counted where `counting`."""
+
+
+@dataclass(frozen=True)
+class Final:
+    """beta drawn before each sweep from p(beta | S(z)) by a binding function's table."""
+
+    table: np.ndarray
+    interval: tuple[float, float]
+    marginal: str
+    burn_in: int
+    sweeps: int
+    width: int = 0
+    cost: int = 1
+
+    def start(self, number: int) -> np.ndarray:
+        return np.zeros(0)
+
+    def run(self, number, chain, memory, first, steps, counting) -> Trace:
+        return chain.final(self.table, self.interval, steps, self.marginal, counting)
+
+
+class LabelChains:
+    """The chains of this rank, and how far all chains are: `burned` and `drawn` sweeps of the final phase."""
+
+    def __init__(
+        self,
+        comm: Comm,
+        lattice: Lattice,
+        labels: int,
+        make: Callable[[int], LabelChain],
+        count: int,
+        seed: int,
+        width: int = 0,
+    ):
+        """make(c): chain c at its start.  labels: k, or 0 where they are observed.  width: of the phase."""
+        self._comm, self._lattice, self.labels, self.count, self._seed = comm, lattice, labels, count, seed
+        self.numbers = np.arange(comm.rank, count, comm.size)
+        self.chains = [make(int(c)) for c in self.numbers]
+        self.burned = self.drawn = 0
+        self._draws = Draws.room(self.numbers.size, 0, labels)
+        self.memory = np.zeros((self.numbers.size, width))
+
+    def warm_up(self, start: Start) -> None:
+        """The first sweeps of the chains."""
+        for number, chain in zip(self.numbers, self.chains):
+            start(int(number), chain)
+
+    def observe(
+        self, state: State, start: Start, label_sweeps: int, guide: Guide | None = None
+    ) -> tuple[float, float]:
+        """S(z) of chain 0 after its next sweeps, and its sampling noise: the sd over their second half,
+        corrected for their correlation.
+
+        Before the first iteration the chains warm up; then beta is drawn from the particles, or, where they
+        are far and there is a guide, by it.
+        """
+        told = None
+        for number, chain in zip(self.numbers, self.chains):
+            if state.iteration == 0:
+                statistic = start(int(number), chain)
+            elif guide is not None and guide.needed(state, chain.statistic):
+                statistic = guide.sweep(chain, label_sweeps).statistic
+            else:
+                statistic = chain.sweep(chain_betas(state, self._seed, label_sweeps, int(number))).statistic
+            if number == 0:
+                late = statistic[statistic.size // 2 :]
+                told = float(chain.statistic), autocorrelation.moments(late).sd if late.size else 0.0
+        # The ranks without a chain wait without taking memory bandwidth from those that have one.
+        quiet_wait(self._comm)
+        return bcast(self._comm, told)
+
+    def final(self, phase: Phase) -> Iterator[int]:
+        """The phase in slices; yields the steps done after each.  Continues where it was packed."""
+        self._draws = self._with_room(phase.sweeps)
+        if self.burned + self.drawn == 0:
+            starts = [phase.start(int(number)) for number in self.numbers]
+            self.memory = np.array(starts).reshape(self.memory.shape)
+        size = max(1, SLICE_SITES // (self._lattice.sites * phase.cost))
+        while self.burned + self.drawn < phase.burn_in + phase.sweeps:
+            counting = self.burned == phase.burn_in
+            steps = min(size, phase.sweeps - self.drawn if counting else phase.burn_in - self.burned)
+            first = self.burned + self.drawn
+            for i, (number, chain) in enumerate(zip(self.numbers, self.chains)):
+                trace = phase.run(int(number), chain, self.memory[i], first, steps, counting)
+                if counting:
+                    self._draws.put(i, self.drawn, trace)
+            if counting:
+                self.drawn += steps
+            else:
+                self.burned += steps
+            quiet_wait(self._comm)
+            yield self.burned + self.drawn
+
+    def _with_room(self, sweeps):
+        room = Draws.room(self.numbers.size, sweeps, self.labels)
+        for new, old in zip(room, self.draws):
+            new[:, : self.drawn] = old
+        return room
+
+    @property
+    def draws(self) -> Draws:
+        """The draws of this rank's chains."""
+        return self._draws.to(self.drawn)
+
+    def counts(self) -> np.ndarray | None:
+        """On rank 0: (*shape, k) how often every pixel had every label, in all chains; collective."""
+        total = np.zeros((*self._lattice.shape, self.labels), dtype=np.uint32)
+        for chain in self.chains:
+            total += chain.counts
+        return sum_on_root(self._comm, total)
+
+    def pack(self) -> dict[str, np.ndarray | Rows]:
+        """Everything as datasets of a checkpoint, a row for each chain."""
+        arrays = {"final": np.array([self.burned, self.drawn])}
+        arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws._asdict().items()}
+        if self.memory.shape[1]:
+            arrays["memory"] = self._rows(self.memory)
+        packed = [chain.pack() for chain in self.chains]
+        for name, (dtype, shape) in self._parts().items():
+            values = np.array([p[name] for p in packed], dtype=dtype).reshape(len(packed), *shape)
+            arrays[f"chain/{name}"] = self._rows(values)
+        return arrays
+
+    def unpack(
+        self, whole: dict[str, np.ndarray], rows: Callable[[list[str]], dict[str, np.ndarray]]
+    ) -> None:
+        """Go on from what `pack` gave: `whole` arrays, and a function that reads this rank's rows by name."""
+        self.burned, self.drawn = (int(n) for n in whole["final"])
+        draws = rows([f"draws/{name}" for name in Draws._fields])
+        self._draws = Draws(*(draws[f"draws/{name}"] for name in Draws._fields))
+        if self.memory.shape[1]:
+            self.memory = rows(["memory"])["memory"]
+        parts = rows([f"chain/{name}" for name in self._parts()])
+        for i, chain in enumerate(self.chains):
+            chain.unpack({name: parts[f"chain/{name}"][i] for name in self._parts()})
+
+    def _rows(self, values):
+        return Rows(self.numbers, values, self.count)
+
+    def _parts(self):
+        """(dtype, shape) of every array of a packed chain; the counts only once there are some."""
+        sites, k = self._lattice.sites, self.labels
+        if k == 0:
+            return {"steps": (np.int64, (2,))}
+        parts = {"steps": (np.int64, (2,)), "labels": (np.uint8, (sites,)), "noise": (np.float64, (2, k))}
+        return parts | ({"counts": (np.uint32, (sites, k))} if self.drawn else {})

@@ -1,0 +1,27 @@
+"""A label chain that stands still: labels that are observed, where a method asks for a chain of them."""
+
+import numpy as np
+
+from .chain import Trace
+
+
+class ObservedLabels:
+    """What the joint chains see of a LabelChain; there is no noise, so no columns of it."""
+
+    def __init__(self, labels: np.ndarray, statistic: int):
+        self.labels, self.statistic, self.done = labels, statistic, 0
+
+    def sweep(self, betas: np.ndarray) -> Trace:
+        n = len(betas)
+        self.done += n
+        none = np.empty((n, 0))
+        return Trace(np.array(betas), np.full(n, self.statistic), none, none)
+
+    def count(self) -> None:
+        """Nothing to count."""
+
+    def pack(self) -> dict[str, np.ndarray]:
+        return {"steps": np.array([self.done, 0])}
+
+    def unpack(self, packed: dict[str, np.ndarray]) -> None:
+        self.done = int(packed["steps"][0])

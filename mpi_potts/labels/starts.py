@@ -1,0 +1,241 @@
+"""Where a label chain starts: the best of a few candidates, so that it does not stay in a minor mode.
+
+At beta = 0, where the paper's chain warms up, every label has the same share of the pixels.  Where one label
+has nearly all of them, that chain splits it in two and merges small labels; at beta > 0 it seldom leaves
+such a mode.  Every chain is right in the limit, whatever its start; this only chooses the start.
+
+**Candidates.** The state after the paper's warm-up, and thresholds of the image, smoothed by 0, 1 or 2
+passes of the binomial filter (1, 2, 1) along every axis over the pixels that exist: a label of compact
+regions stands out where the noise is averaged.  The k - 1 thresholds are the best for the histogram of the
+smoothed values, by dynamic programming, under two criteria: least squares (Otsu 1979), which cuts large
+groups, and the least error of a mixture of normals with shares (Kittler and Illingworth 1986), which leaves
+them whole.
+
+**Settling.** Every candidate makes some sweeps of the chain itself, in rounds, each at the beta that
+maximises the pseudolikelihood of its labels (by Newton's method, one step a round, within the prior).
+
+**Choice.** The log joint density of a state does not compare modes: one of high entropy, say a label split
+in two at random, has many states of low density.  The evidence of a mode would; it is approximated, as in the
+pseudolikelihood information criterion (Stanford and Raftery 2002), by
+
+    sum_i log sum_j p(z_i = j | neighbours of i, beta) N(y_i; mu_j, sigma_j**2)  +  log p(mu, sigma),
+
+which sums over the label of every pixel given its neighbours, and so counts the entropy of labels that the
+data leave open, instead of rewarding or punishing it.  It is averaged over the later rounds.  After half of
+them the worse half of the candidates is dropped.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import arithmetic, rng
+from ..kernels.evidence import evidence
+from ..lattice import Lattice, pairs
+from ..rng import Purpose
+from .chain import LabelChain
+
+SMOOTHINGS = (0, 1, 2)
+# Rounds of settling, and the sweeps of each.
+ROUNDS, SWEEPS = 8, 5
+# The evidence of a candidate is summed over about this many pixels at most, the same for all candidates.
+PIXELS = 250_000
+BINS = 256
+# The noise on the image from which all chains but the first take their thresholds, in its sd.
+JITTER = 0.25
+# Bins of the histograms lie between these quantiles; what is beyond is in the first and the last.
+TAILS = (1e-4, 1.0 - 1e-4)
+# The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
+SMALLEST = 1e-6
+LARGEST_STEP = 0.5
+
+
+def settle(
+    chain: LabelChain, values: np.ndarray, interval: tuple[float, float], seed: int, number: int
+) -> np.ndarray:
+    """Put a label chain, after its warm-up, at the best start that it finds; S(z) of the last sweeps there.
+
+    values : the image, of the lattice's shape.  interval : beta is uniform on it a priori.  number : of the
+    chain; all but chain 0 take their thresholds from the image with noise of their own added.
+    """
+    # Odd, so that the pixels are of both colours.
+    judge = _Judge(chain, values, interval, step=values.size // PIXELS | 1)
+    rivals = [_Candidate(chain.pack())]
+    for labels in candidates(chain.lattice, _view(chain, values, seed, number), chain.k):
+        rivals.append(_Candidate(_from_labels(chain, values, labels)))
+    for _ in range(2):
+        for rival in rivals:
+            judge.run(rival, ROUNDS // 2)
+        rivals.sort(key=lambda rival: -rival.score)
+        rivals = rivals[: (len(rivals) + 1) // 2]
+    judge.load(rivals[0])
+    return rivals[0].statistic
+
+
+def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:
+    """The approximate log evidence of the mode that a chain is in, by its state.  Over the states of a mode
+    it has an sd of up to 0.3 times the root of the number of pixels; of a part of them, scaled up to the
+    whole, it would be more, so all count here."""
+    return _Judge(chain, values, (beta, beta), step=1).look(beta)[0]
+
+
+def _view(chain, values, seed, number):
+    """The image that the thresholds are taken from."""
+    if number == 0:
+        return values
+    noise = rng.normals(rng.stream(seed, Purpose.CHAIN_START, number), 0, values.size)
+    return values + JITTER * chain.unit * noise.reshape(values.shape)
+
+
+def _from_labels(chain, values, labels):
+    """A state of the chain, packed, with these labels and the noise that they have."""
+    y, k = (values[chain.lattice.exists] - chain.centre) / chain.unit, chain.k
+    # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
+    z = np.argsort(chain.priors.mean, kind="stable")[labels]
+    number, total, square = (np.bincount(z, weights=w, minlength=k) for w in (None, y, y * y))
+    many = np.maximum(number, 1)
+    mean = total / many
+    # A label without pixels is as wide as the image, so that it is no spike in the middle of another.
+    variance = np.where(number > 0, np.maximum(square / many - mean * mean, SMALLEST), 1.0)
+    return {"labels": z.astype(np.uint8), "noise": np.stack([mean, np.sqrt(variance)])}
+
+
+class _Candidate:
+    """A packed state, the beta that its labels suggest, and its scores so far."""
+
+    def __init__(self, state):
+        self.state, self.beta, self.scores, self.statistic = state, None, [], None
+
+    @property
+    def score(self) -> float:
+        """The mean over the later half."""
+        return float(np.mean(self.scores[len(self.scores) // 2 :]))
+
+
+def neighbours(lattice: Lattice) -> np.ndarray:
+    """(d,) uint64 offsets of the neighbours of a place in a flat array padded by one layer on every side."""
+    strides = np.cumprod([1, *(n + 2 for n in lattice.shape[:0:-1])])[::-1]
+    after = (lattice.half_offsets * strides).sum(axis=1)
+    return np.concatenate([-after, after]).view(np.uint64)
+
+
+class _Judge:
+    """Runs candidates on one chain, and scores them by every `step`-th pixel."""
+
+    def __init__(self, chain, values, interval, step):
+        self._chain, self._interval, self._step = chain, interval, step
+        self._y = np.pad(values, 1).ravel()
+        self._around = neighbours(chain.lattice)
+
+    def load(self, rival):
+        chain = self._chain
+        chain.unpack(rival.state | {"steps": np.array([chain.done, 0])})
+
+    def run(self, rival, rounds):
+        chain = self._chain
+        self.load(rival)
+        if rival.beta is None:
+            rival.beta = float(np.clip(chain.lattice.transition(chain.k), *self._interval))
+            self._climb(rival)
+        traces = []
+        for _ in range(rounds):
+            traces.append(chain.sweep(np.full(SWEEPS, rival.beta)).statistic)
+            rival.scores.append(self._climb(rival))
+        rival.statistic = np.concatenate(traces)
+        rival.state = chain.pack()
+
+    def look(self, beta):
+        """The score of the chain's state, and slope and curvature of its log pseudolikelihood."""
+        chain = self._chain
+        state = np.pad(chain.labels, 1, constant_values=255).ravel()
+        pixels, data, slope, curvature = evidence(
+            state, self._y, self._around, 0, self._step, beta, chain.mean, chain.sd
+        )
+        return data * chain.lattice.sites / max(pixels, 1) + _log_prior(chain), slope, curvature
+
+    def _climb(self, rival):
+        """The score; beta makes a step towards the maximum of the pseudolikelihood."""
+        found, slope, curvature = self.look(rival.beta)
+        step = slope / curvature if curvature > 0.0 else math.copysign(LARGEST_STEP, slope)
+        rival.beta += min(max(step, -LARGEST_STEP), LARGEST_STEP)
+        rival.beta = float(np.clip(rival.beta, *self._interval))
+        return found
+
+
+def _log_prior(chain):
+    """log p(mu, sigma**2) up to a constant."""
+    priors, variance = chain.priors, chain.sd * chain.sd
+    distance = (chain.mean - priors.mean) / priors.mean_sd
+    of_mean = -0.5 * distance * distance
+    of_variance = -(priors.shape + 1.0) * arithmetic.log(variance) - priors.scale / variance
+    return float((of_mean + of_variance).sum())
+
+
+def candidates(lattice: Lattice, values: np.ndarray, k: int) -> Iterator[np.ndarray]:
+    """Yield labels 0..k-1 (n,) of the pixels that exist, in the order of their values."""
+    numerator = np.where(lattice.exists, values, 0.0)
+    weight = lattice.exists.astype(np.float64)
+    done = 0
+    for passes in SMOOTHINGS:
+        for _ in range(passes - done):
+            numerator, weight = _binomial(numerator), _binomial(weight)
+        done = passes
+        smooth = numerator[lattice.exists] / weight[lattice.exists]
+        groups = Histogram(smooth, max(BINS, 4 * k))
+        for cost in (groups.squares, groups.errors):
+            yield np.searchsorted(groups.thresholds(cost(), k), smooth, side="right")
+
+
+def _binomial(array):
+    """(1, 2, 1) / 4 along every axis; nothing beyond the edges."""
+    for axis in range(array.ndim):
+        out = 0.5 * array
+        step = np.eye(array.ndim, dtype=int)[axis]
+        (near, far), (to_near, to_far) = pairs(array, step), pairs(out, step)
+        to_near += 0.25 * far
+        to_far += 0.25 * near
+        array = out
+    return array
+
+
+class Histogram:
+    """Numbers, sums and sums of squares of values in bins, and the best division of the bins into groups."""
+
+    def __init__(self, values, bins):
+        low, high = np.quantile(values, TAILS)
+        self.edges = np.linspace(low, high, bins + 1)[1:-1]
+        which = np.searchsorted(self.edges, values, side="right")
+        centred = values - values.mean()
+        rows = [np.bincount(which, weights=w, minlength=bins) for w in (None, centred, centred * centred)]
+        sums = np.concatenate([np.zeros((3, 1)), np.cumsum(rows, axis=1)], axis=1)
+        # Of the bins i..j-1: (bins + 1, bins + 1) each.
+        self._n, total, square = (row[None, :] - row[:, None] for row in sums)
+        many = np.maximum(self._n, 1.0)
+        self._within = np.maximum(square - total * total / many, 0.0)
+        width = (high - low) / bins
+        self._least = width * width + np.finfo(float).tiny
+
+    def squares(self):
+        """The sum of squares within each group."""
+        return self._within
+
+    def errors(self):
+        """- log of the likelihood of each group with a normal of its own, of its share; up to a constant."""
+        many = np.maximum(self._n, 1.0)
+        return self._n * (0.5 * arithmetic.log(self._within / many + self._least) - arithmetic.log(many))
+
+    def thresholds(self, cost, k):
+        """(k - 1,) edges between the groups of least total cost."""
+        possible = np.triu(np.ones_like(cost, dtype=bool), 1)
+        cost = np.where(possible, cost, np.inf)
+        best, choices = cost[0], []
+        for _ in range(k - 1):
+            table = best[:, None] + cost
+            choices.append(np.argmin(table, axis=0))
+            best = np.min(table, axis=0)
+        end, cuts = best.size - 1, []
+        for choice in reversed(choices):
+            end = int(choice[end])
+            cuts.append(end)
+        return self.edges[np.array(cuts[::-1]) - 1]

@@ -1,0 +1,75 @@
+"""Fit the Potts model to one image by the method that the input names.
+
+This is the driver: it owns the checkpoints and the order of things, and no formula.  What a fit is a function
+of is in `Problem.settings`; where it stands is in the method's `Fit`, of which a checkpoint holds every
+array.  Checkpoints are written between iterations and between slices of chains, where the ranks meet anyway.
+"""
+
+import sys
+import time
+
+from ..io import fit_file
+from ..io.fit_file import Paths
+from ..runtime.control import Control
+from ..runtime.parallel import Comm, agree, on_root
+from ..runtime.progress import Live
+from . import needs
+from .base import Fit, Problem
+from .joint_chains import ExchangeFit, PseudolikelihoodFit, SurrogateFit
+from .rejection import RejectionFit
+from .smc_abc import SmcFit
+
+METHODS: dict[str, type[Fit]] = {
+    "smc-abc": SmcFit,
+    "path": SurrogateFit,
+    "synthetic": SurrogateFit,
+    "exchange": ExchangeFit,
+    "rejection": RejectionFit,
+    "pseudolikelihood": PseudolikelihoodFit,
+}
+
+
+class Saver:
+    """Writes a checkpoint when it is due, and stops the run when it is time to."""
+
+    def __init__(self, fit: Fit, paths: Paths, control: Control):
+        self._fit, self._paths, self._control = fit, paths, control
+        self._settings = fit.problem.settings
+        self._interval = 60.0 * fit.problem.config.run.checkpoint_minutes
+        self._next = time.monotonic() + self._interval
+
+    def between(self) -> None:
+        """To be called by all ranks where the fit can be continued from."""
+        comm = self._fit.comm
+        stop = self._control.agreed(comm)
+        if stop or agree(comm, comm.rank == 0 and time.monotonic() >= self._next):
+            self._write()
+        if stop:
+            raise self._control.interrupted(str(self._paths.checkpoint))
+
+    def _write(self):
+        fit = self._fit
+        writer = fit.problem.config.run.writer
+        fit_file.write_checkpoint(fit.comm, self._paths, self._settings, fit.pack(), writer)
+        self._next = time.monotonic() + self._interval
+
+
+def run(comm: Comm, problem: Problem, paths: Paths, control: Control, quiet: bool) -> Fit:
+    """Fit the image from the start or from a checkpoint to the end; collective.
+
+    Raises Interrupted, with a checkpoint written, where it was asked to stop.
+    """
+    needs.check_fit(comm, problem.config, problem.lattice, problem.hidden)
+    live = Live(comm, quiet)
+    path, notes = on_root(comm, fit_file.find_checkpoint, paths, problem.settings)
+    for note in notes if comm.rank == 0 else ():
+        print(note, file=sys.stderr, flush=True)  # also where progress is not wanted
+    problem.compile(comm)
+    fit = METHODS[problem.config.fit.method](comm, problem)
+    if path is not None:
+        fit.resume(path)
+        live.say(f"{path}: continued after {fit.where}")
+    saver = Saver(fit, paths, control)
+    for _ in fit.advance(live, quiet):
+        saver.between()
+    return fit

@@ -1,0 +1,170 @@
+"""The fit by SMC-ABC: the SMC beside the label chains, its trace, then the final phase."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..io import fit_file
+from ..labels.ensemble import Final
+from ..labels.guide import Guide
+from ..runtime.parallel import Comm, on_root
+from ..runtime.progress import Live
+from ..smc.sampler import State, Stop, observed, smc_abc
+from ..smc.sources import BindingSource, SimulationSource
+from .base import Fit, Problem
+
+# Columns of the trace, one row for each iteration, and the parts of an iteration whose seconds are kept.
+TRACE = (
+    "iteration",
+    "epsilon",
+    "ess",
+    "target",
+    "reason",
+    "acceptance",
+    "statistic",
+    "noise_sd",
+    "beta_mean",
+    "beta_sd",
+    "resampled",
+)
+INTEGERS = ("iteration", "reason", "resampled")
+PARTS = ("statistic", "adaptation", "resampling", "mutation")
+
+
+class SmcFit(Fit):
+    """Where the SMC stands, its trace, and the label chains (None for observed labels)."""
+
+    def __init__(self, comm: Comm, problem: Problem):
+        super().__init__(comm, problem)
+        self.state: State | None = None
+        self.trace: dict[str, list] = {name: [] for name in TRACE}
+        self.seconds: dict[str, list[float]] = {name: [] for name in ("total", *PARTS)}
+        self.chains = problem.chains(comm) if problem.hidden else None
+
+    def advance(self, live: Live, quiet: bool) -> Iterator[None]:
+        live.say(heading(self.problem.config.smc.particles))
+        for state in self._iterate():
+            live.show(line(state))
+            yield
+        live.close()
+        problem, keys = self.problem, self.problem.config.fit
+        if self.chains is not None and keys.final_sweeps > 0:
+            table, interval = problem.binding.table, problem.config.prior.beta
+            phase = Final(table, interval, keys.marginal, keys.final_burn_in, keys.final_sweeps)
+            yield from self.final(phase, "final sweeps", quiet)
+
+    def _source(self):
+        problem, config = self.problem, self.problem.config
+        if config.fit.pseudo_data:
+            keys = config.pseudo_data
+            return SimulationSource(problem.sampler(self.comm), config.smc.replicates, config.seed, keys)
+        return BindingSource(problem.binding, config.smc.replicates, config.seed)
+
+    def _guide(self) -> Guide | None:
+        """None where the chains follow the particles from the start, as in the paper or without a table."""
+        binding, config = self.problem.binding, self.problem.config
+        if config.fit.start == "paper" or binding is None:
+            return None
+        return Guide(binding, config.prior.beta, config.fit.marginal)
+
+    def _iterate(self):
+        """The SMC-ABC from where it stands; the trace has one row more at each yield."""
+        problem, keys = self.problem, self.problem.config.smc
+        if self.chains is None:
+            observe = observed(problem.statistic)
+        else:
+            chains, guide = self.chains, self._guide()
+
+            def observe(state):
+                return chains.observe(state, problem.start, keys.label_sweeps, guide)
+
+        seed, interval = problem.config.seed, problem.config.prior.beta
+        started = time.perf_counter()
+        for state in smc_abc(self.comm, self._source(), interval, keys, seed, observe, self.state):
+            self._note(state, time.perf_counter() - started)
+            yield state
+            started = time.perf_counter()
+
+    def _note(self, state, seconds):
+        self.state = state
+        for name, column in self.trace.items():
+            column.append(getattr(state, name))
+        for name, column in self.seconds.items():
+            column.append(seconds if name == "total" else state.seconds[name])
+
+    @property
+    def length(self) -> str:
+        return "fit.final_sweeps" if self.chains is not None and self.chains.drawn else "smc.particles"
+
+    @property
+    def iteration(self) -> int:
+        return self.state.iteration
+
+    @property
+    def stopped_because(self) -> str:
+        return str(self.state.stopped_because)
+
+    @property
+    def where(self) -> str:
+        return f"iteration {self.iteration}"
+
+    def headline(self) -> str:
+        return f"stopped after {self.iteration} iterations: {self.stopped_because}"
+
+    def particles(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.state.beta, self.state.weight
+
+    def cautions(self) -> Iterator[str]:
+        if self.stopped_because == Stop.ITERATIONS:
+            yield "the SMC stopped at smc.max_iterations, before its tolerance had settled"
+
+    def traces(self) -> dict[str, np.ndarray]:
+        columns = {
+            f"trace/{name}": np.array(column, dtype=np.int64 if name in INTEGERS else np.float64)
+            for name, column in self.trace.items()
+        }
+        columns["trace/seconds"] = np.array(self.seconds["total"])
+        return columns | {f"timing/{name}/seconds": np.array(self.seconds[name]) for name in PARTS}
+
+    def pack(self) -> dict[str, Any]:
+        arrays = {f"smc/{name}": values for name, values in self.state.pack().items()}
+        return arrays | self.traces() | super().pack()
+
+    def resume(self, path) -> None:
+        groups = {name: on_root(self.comm, fit_file.read_group, path, name) for name in ("smc", "trace")}
+        self.state = State.unpack(groups["smc"])
+        self.trace = {name: groups["trace"][name].tolist() for name in TRACE}
+        timing = on_root(self.comm, fit_file.read_group, path, "timing")
+        self.seconds = {name: timing[f"{name}/seconds"].tolist() for name in PARTS}
+        self.seconds["total"] = groups["trace"]["seconds"].tolist()
+        super().resume(path)
+
+
+# Columns of the progress: heading, width, and the number of a state; the last four are seconds of the parts.
+COLUMNS = (
+    ("iter", 4, lambda state: f"{state.iteration}"),
+    ("epsilon", 11, lambda state: f"{state.epsilon:.6g}"),
+    ("ESS", 8, lambda state: f"{state.ess:.0f}{'r' if state.resampled else ' '}"),
+    ("accepted", 9, lambda state: f"{100 * state.acceptance:.1f} %"),
+    ("S(z)", 12, lambda state: f"{state.statistic:.0f}"),
+    ("beta", 9, lambda state: f"{state.beta_mean:.5f}"),
+    ("sd", 9, lambda state: f"{state.beta_sd:.5f}"),
+    ("labels", 9, lambda state: f"{state.seconds['statistic']:.3f}"),
+    ("weights", 8, lambda state: f"{state.seconds['adaptation']:.3f}"),
+    ("resample", 9, lambda state: f"{state.seconds['resampling']:.3f}"),
+    ("mutate", 8, lambda state: f"{state.seconds['mutation']:.3f}"),
+)
+
+
+def heading(particles: int) -> str:
+    """What stands above the lines of the iterations."""
+    names = "".join(f"{name:>{width}}" for name, width, _ in COLUMNS)
+    ess = "ESS counts copies (r: then resampled)"
+    return f"SMC-ABC, {particles} particles; {ess}; the last four columns are seconds\n{names}"
+
+
+def line(state: State) -> str:
+    """One iteration in a line: what it reached, and the seconds of its parts."""
+    return "".join(f"{number(state):>{width}}" for _, width, number in COLUMNS)

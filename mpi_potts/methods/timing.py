@@ -1,0 +1,74 @@
+"""How long the parts of a run take: the real kernels, for a moment.  Estimates for `mpi-potts check`."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from .. import rng
+from ..binding.function import Binding
+from ..config.inputs import Config
+from ..lattice import Lattice
+from ..model.potts import Sampler
+from ..rng import Purpose
+from ..runtime.parallel import Comm
+from ..runtime.threads import Team
+from ..smc.sampler import observed, smc_abc
+from ..smc.sources import BindingSource
+from .base import Problem
+
+ENOUGH = 0.2  # seconds of sweeps
+GROUPS = 5
+ITERATIONS = 6  # of the SMC
+
+
+def time_sweep(sampler: Sampler, beta: float, seconds: float = ENOUGH) -> float:
+    """Seconds of one sweep of the prior at beta."""
+    state = sampler.start("random", rng.stream(0, Purpose.START))
+    stream = rng.stream(0, Purpose.PRIOR_SWEEP)
+    return _least(lambda first, count: sampler.sweeps(state, beta, stream, first, count), seconds)
+
+
+def time_label_sweep(problem: Problem, team: Team) -> float:
+    """Seconds of one step of the label chain, in the middle of the prior of beta."""
+    chain, beta = problem.label_chain(0, team), sum(problem.config.prior.beta) / 2
+    return _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
+
+
+def _least(run: Callable[[int, int], Any], seconds: float) -> float:
+    """Seconds of one sweep: the least of several groups of sweeps, about `seconds` in all, after a few."""
+    run(0, 2)
+    one = _seconds(run, 2, 1)
+    count, first = max(1, int(seconds / GROUPS / max(one, 1e-9))), 3
+    return min(_seconds(run, first + group * count, count) / count for group in range(GROUPS))
+
+
+def _seconds(run, first, count):
+    started = time.perf_counter()
+    run(first, count)
+    return time.perf_counter() - started
+
+
+def stand_in(config: Config, lattice: Lattice) -> Binding:
+    """A binding function of the right lattice and no other worth, to time with: S(z) grows evenly."""
+    low, high = config.prior.beta
+    beta, k = np.linspace(low, high, 8), config.model.labels
+    mean = lattice.edges * (1.0 / k + (1.0 - 1.0 / k) * np.linspace(0.0, 0.9, 8))
+    sd = np.full(8, np.sqrt(lattice.edges))
+    arrays = {"mean": mean, "sd": sd, "mean_se": sd / 30, "sd_se": sd / 30}
+    arrays |= {"tau": np.ones(8), "flag": np.zeros(8)}
+    place = {"shape": lattice.shape, "neighbourhood": lattice.neighbourhood, "sites": lattice.sites}
+    place |= {"edges": lattice.edges, "lattice": lattice.digest, "labels": k}
+    made = {"sampler": "none", "iterations": 2, "burn_in": 0, "seed": 0, "starts": "random"}
+    return Binding(beta, **arrays, **place, **made, interpolation="linear")
+
+
+def time_iteration(comm: Comm, config: Config, binding: Binding) -> float:
+    """Seconds of one iteration of the SMC apart from the label chain, on all ranks.  Collective."""
+    source = BindingSource(binding, config.smc.replicates, config.seed)
+    middle = float(binding.moments(sum(config.prior.beta) / 2)[0])
+    states = smc_abc(comm, source, config.prior.beta, config.smc, config.seed, observed(middle))
+    seconds = [sum(state.seconds.values()) for state in islice(states, ITERATIONS)]
+    return max(comm.allgather(float(np.median(seconds))))

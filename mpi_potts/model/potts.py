@@ -1,0 +1,133 @@
+"""Simulate the Potts prior p(z | beta) = exp(beta S(z)) / C(beta) (paper, section 4): labels, chains of S(z).
+
+A `Sampler` hides which kernel runs.  The fast path has kernels for the plane with first-order neighbours,
+with or without a mask; the general path takes any lattice.  Both sample the same distribution, not the same
+bits: `path` is part of what a result depends on, and is recorded with it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InputError
+from ..kernels import chequerboard, general, swendsen_wang
+from ..lattice import Lattice
+from ..rng import key
+
+SAMPLERS = ("swendsen-wang", "gibbs")
+PATHS = ("auto", "fast", "general")
+MASKED = 255
+
+# What a kernel sweeps over: an array that only this kernel understands.
+State = np.ndarray
+
+# Every label of a state is then frozen, and exp(26 beta) is still a finite number.
+LARGEST_BETA = 25.0
+
+
+class Kernel(NamedTuple):
+    """What the sampler needs of a kernel: a layout for a lattice and k, which the others take first."""
+
+    layout: Callable
+    from_labels: Callable
+    to_labels: Callable
+    sweeps: Callable
+
+
+def _kernel(module, sweeps):
+    return Kernel(module.layout, module.from_labels, module.to_labels, sweeps)
+
+
+KERNELS = {
+    ("swendsen-wang", "fast"): _kernel(swendsen_wang, swendsen_wang.sweeps),
+    ("swendsen-wang", "general"): _kernel(general, general.swendsen_wang),
+    ("gibbs", "fast"): _kernel(chequerboard, chequerboard.sweeps),
+    ("gibbs", "general"): _kernel(general, general.gibbs),
+}
+
+
+def random_labels(lattice: Lattice, labels: int, stream: np.ndarray) -> np.ndarray:
+    """Independent labels, exactly uniform on 0..k-1, addressed by raster index: uint8, 255 where masked."""
+    z = np.empty(lattice.shape, dtype=np.uint8)
+    general.uniform_labels(z.reshape(-1), labels, *key(stream, 0))
+    z[~lattice.exists] = MASKED
+    return z
+
+
+class Sampler:
+    """Sweeps of one sampler of the prior on one lattice with labels 0..k-1.
+
+    A state belongs to its sampler and path; `pack` gives bits that all of them understand.
+    """
+
+    def __init__(self, lattice: Lattice, labels: int, name: str = "swendsen-wang", path: str = "auto"):
+        if not 2 <= labels <= 255:
+            raise InputError(f"model.labels = {labels}: 2 to 255 are accepted")
+        if name not in SAMPLERS or path not in PATHS:
+            raise InputError(f"sampler {name!r}, path {path!r}: {SAMPLERS} and {PATHS} are accepted")
+        if path == "auto":
+            path = "fast" if lattice.first_order_plane else "general"
+        if path == "fast" and not lattice.first_order_plane:
+            raise InputError("the fast path is for two dimensions and first-order neighbours")
+        self.lattice = lattice
+        self.k = labels
+        self.name = name
+        self.path = path
+        self._kernel = KERNELS[name, path]
+        self._layout = self._kernel.layout(lattice, labels)
+
+    def start(self, kind: str, stream: np.ndarray) -> State:
+        """A first state: "random" (see `random_labels`), or "ordered", all label 0, which draws nothing.
+
+        The stream must be another than that of the sweeps.
+        """
+        if kind == "random":
+            return self.state(random_labels(self.lattice, self.k, stream))
+        if kind == "ordered":
+            return self.state(np.zeros(self.lattice.shape, dtype=np.uint8))
+        raise InputError(f"start {kind!r}: random or ordered is accepted")
+
+    def state(self, labels: np.ndarray) -> State:
+        """The state of these labels: uint8 of the lattice's shape; masked pixels may hold anything."""
+        return self._kernel.from_labels(self._layout, labels)
+
+    def sweeps(self, state: State, beta: float, stream: np.ndarray, first: int, count: int) -> np.ndarray:
+        """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each.
+
+        The draws belong to the number of a sweep: how sweeps are split over calls changes nothing.
+        """
+        if not 0.0 <= beta <= LARGEST_BETA:
+            raise InputError(f"beta = {beta}: 0 to {LARGEST_BETA:g} is accepted")
+        return self._kernel.sweeps(self._layout, state, float(beta), stream, int(first), int(count))
+
+    def labels(self, state: State) -> np.ndarray:
+        """The labels of a state: uint8 of the lattice's shape, 255 where masked."""
+        return self._kernel.to_labels(self._layout, state)
+
+    @property
+    def packed_size(self) -> int:
+        """The number of bytes of a packed state."""
+        return self._planes * -(-self.lattice.sites // 8)
+
+    @property
+    def _planes(self):
+        return (self.k - 1).bit_length()
+
+    def pack(self, state: State) -> np.ndarray:
+        """The labels of the sites that exist as bit planes, lowest bit first: (packed_size,) uint8."""
+        z = self.labels(state)[self.lattice.exists]
+        return np.concatenate([np.packbits((z >> p) & 1, bitorder="little") for p in range(self._planes)])
+
+    def unpack(self, packed: np.ndarray) -> State:
+        """The state that was packed, by any sampler and path on this lattice."""
+        if packed.shape != (self.packed_size,):
+            raise InputError(f"a packed state has {packed.size} bytes: {self.packed_size} are accepted")
+        n = self.lattice.sites
+        planes = np.unpackbits(packed.reshape(self._planes, -1), axis=1, count=n, bitorder="little")
+        z = sum(plane << p for p, plane in enumerate(planes))
+        if z.max() >= self.k:
+            raise InputError(f"a packed state holds the label {z.max()}: 0 to {self.k - 1} are accepted")
+        labels = np.full(self.lattice.shape, MASKED, dtype=np.uint8)
+        labels[self.lattice.exists] = z
+        return self.state(labels)

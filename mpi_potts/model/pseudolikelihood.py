@@ -1,0 +1,56 @@
+"""The pseudolikelihood of beta (Besag 1975): every pixel given its neighbours, as if they were independent.
+
+    log PL(beta) = sum_i (beta n_i(z_i) - log sum_j exp(beta n_i(j))),
+
+n_i(j) the number of neighbours of pixel i with label j.  The first terms add up to 2 beta S(z); the others
+depend on the neighbours of a pixel only by how many labels are there once, twice, ...
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .. import arithmetic, rng
+from ..kernels import general
+from ..kernels.configurations import tabulate
+from ..lattice import Lattice
+from ..rng import Purpose
+
+# Places of the hash table: some times the number of partitions of up to 8 neighbours (67), and of up to 26.
+SMALL, LARGE = 256, 32768
+
+
+class Pseudolikelihood:
+    """Of labels 0..k-1 on a lattice."""
+
+    def __init__(self, lattice: Lattice, labels: int):
+        self._lattice, self._k = lattice, labels
+        self._layout = general.layout(lattice, labels)
+        most = self._layout.around.size
+        # Any words do; these are always the same.
+        self._words = rng.words(rng.stream(0, Purpose.POSTERIOR), 0, most + 1)[:, 0].copy()
+        self._words[0] = 0
+        self._places = SMALL if most <= 8 else LARGE
+
+    def configurations(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels (c,) of each kind of neighbourhood, and (c, d + 1) how many labels it has 0..d times."""
+        codes, count = np.zeros(self._places, np.uint64), np.zeros(self._places, np.int64)
+        parts = np.zeros((self._places, self._words.size), np.int64)
+        state = general.from_labels(self._layout, labels)
+        tabulate(state, self._layout.sites, self._layout.around, self._words, codes, count, parts)
+        used = np.flatnonzero(count)
+        count, parts = count[used], parts[used]
+        parts[:, 0] = self._k - parts.sum(axis=1)
+        return count, parts
+
+    def log_density(self, labels: np.ndarray, statistic: int) -> Callable[[np.ndarray], np.ndarray]:
+        """log PL as a function of beta (n,)."""
+        count, parts = self.configurations(labels)
+        times = np.arange(parts.shape[1])
+
+        def evaluate(beta):
+            weight = arithmetic.exp(np.multiply.outer(beta, times))
+            normaliser = arithmetic.log(arithmetic.product(weight, parts.T))
+            return 2.0 * statistic * beta - arithmetic.product(normaliser, count)
+
+        return evaluate

@@ -1,0 +1,78 @@
+"""Mean, sd and 95 % interval of beta: one rule for the screen, the result, `inspect`, the report and Python.
+
+Of chains the interval is between the sample quantiles of all draws; of weighted particles it is between the
+smallest values whose weighted distribution function reaches its ends.  What a result file says of the
+posterior to quote is never computed again.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..smc import weights
+
+INTERVAL = (0.025, 0.5, 0.975)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean, sd, 95 % interval and median of beta, the draws it is worth, and R-hat (nan for particles)."""
+
+    mean: float
+    sd: float
+    low: float
+    median: float
+    high: float
+    ess: float
+    rhat: float
+
+    def __str__(self) -> str:
+        # The ESS of an SMC iteration counts the copies that resampling made; this one does not.
+        note = "copies counted once" if np.isnan(self.rhat) else f"R-hat {self.rhat:.3f}"
+        return (
+            f"{self.mean:.5f} sd {self.sd:.5f}, 95 % {self.low:.5f} to {self.high:.5f} "
+            f"(ESS {self.ess:.0f}, {note})"
+        )
+
+
+def of_particles(beta: np.ndarray, weight: np.ndarray) -> Summary:
+    """Of a weighted sample (n,), weights of sum 1."""
+    low, median, high = weights.quantiles(beta, weight, np.array(INTERVAL)).tolist()
+    return Summary(*weights.moments(beta, weight), low, median, high, distinct_ess(beta, weight), np.nan)
+
+
+def of_chains(beta: np.ndarray, rhat: float, ess: float) -> Summary:
+    """Of draws (chains, n), of which all count the same."""
+    low, median, high = np.quantile(beta, INTERVAL).tolist()
+    return Summary(float(beta.mean()), float(beta.std()), low, median, high, ess, rhat)
+
+
+def distinct_ess(beta: np.ndarray, weight: np.ndarray) -> float:
+    """ESS of the distinct particles: copies made by resampling are worth no more than one."""
+    _, copy = np.unique(beta, return_inverse=True)
+    return weights.ess(np.bincount(copy, weights=weight))
+
+
+def quoted(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Summary:
+    """The posterior to quote, as the result file has it."""
+    numbers = (attributes[f"beta_{name}"] for name in ("mean", "sd", "low", "median", "high", "ess"))
+    rhat = arrays["diagnostics/beta"][0] if "diagnostics/beta" in arrays else np.nan
+    return Summary(*numbers, float(rhat))
+
+
+def meaning(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """What the posterior to quote is of; an SMC of a hidden image without final sweeps has particles only."""
+    if "marginal/beta" in arrays:
+        return "marginal over the labels"
+    hidden = json.loads(attributes["settings"])["image.kind"] == "observations"
+    return "particles for the last S" if hidden else "for the observed labels"
+
+
+def given_labels(arrays: Mapping[str, np.ndarray]) -> Summary | None:
+    """Of the particles for the last S(z) of a hidden image, beside the marginal posterior; else None."""
+    if "marginal/beta" not in arrays or "posterior/beta" not in arrays:
+        return None
+    return of_particles(arrays["posterior/beta"], arrays["posterior/weight"])

@@ -1,0 +1,333 @@
+"""SMC-ABC (paper, section 2.1) for beta, with S(z) moving under it (section 4.2).
+
+N particles beta_i with weights w_i, each with M pseudo-statistics x_im, follow the targets
+
+    pi_t(beta, x_1..M)  proportional to  #{m : |x_m - S_t| < eps_t}  prod_m p(x_m | beta)  pi(beta).
+
+One iteration: S_t is asked for (fixed for observed labels, else from the label chain); **adaptation** finds
+eps_t and the weights; **resampling** where ESS is low; **mutation** by one Metropolis step of every
+particle that has weight. The formulas are in `weights`; here ranks meet.
+
+The N x M pseudo-statistics, by far the largest array, stay on the rank that has the particle's slot.  All
+else, (beta, birth, weight, count), is N numbers each, and known to every rank.  Tolerance, weights,
+resampling, bandwidth and the stop are decided by rank 0, which the others follow: ranks on different CPUs
+cannot come to different ends.  A
+pseudo-statistic is an addressed draw, a function of (seed, birth iteration, birth index, m) and beta: so
+after resampling the replicates need not travel with their particle, and a checkpoint need not hold them.
+The rank that takes a particle over draws the same bits again, unless they are costly simulations: those
+rows are sent.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+
+import numpy as np
+
+from .. import rng
+from ..errors import InputError
+from ..kernels import smc as kernels
+from ..rng import Purpose
+from ..runtime.parallel import Comm, decided, take_rows, warm_up
+from . import weights
+from .distances import SharedDistances, Slots
+from .sources import Source, check_support
+from .weights import Reason
+
+# Proposals drawn and counted together: few calls, and their pseudo-statistics stay in the cache.
+CHUNK = 512
+# Metropolis steps after the last iteration for a hidden image.
+SETTLE = 10
+
+
+class Stop(StrEnum):
+    """Why the SMC stopped."""
+
+    ACCEPTANCE = "acceptance below min_acceptance"
+    EPSILON = "epsilon reached min_epsilon"
+    NOISE = "epsilon below the sampling noise of S(z)"
+    ITERATIONS = "max_iterations reached"
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything at the end of an iteration; the arrays are whole, in global particle order, on every rank.
+
+    With its source, settings and seed it continues bit for bit on any number of ranks.
+    """
+
+    iteration: int
+    epsilon: float
+    statistic: float
+    noise_sd: float  # sampling noise of the statistic; 0 for observed labels
+    beta: np.ndarray  # (N,)
+    weight: np.ndarray  # (N,), sum 1
+    count: np.ndarray  # (N,) int64, pseudo-statistics closer than epsilon to the statistic
+    birth: np.ndarray  # (N, 2) int64, iteration and slot in which beta was proposed
+    ess: float  # after adaptation, before resampling
+    target: float  # what adaptation aimed at
+    reason: Reason  # why epsilon is what it is
+    resampled: bool
+    acceptance: float  # accepted proposals / N
+    beta_mean: float
+    beta_sd: float
+    stopped_because: str = ""
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Plain arrays, all but the times, from which `unpack` makes this state again."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seconds"}
+        values["stopped_because"] = ["", *Stop].index(self.stopped_because)
+        return {name: np.asarray(value) for name, value in values.items()}
+
+    @classmethod
+    def unpack(cls, arrays: dict[str, np.ndarray]) -> "State":
+        values = {f.name: arrays[f.name] for f in fields(cls) if f.name != "seconds"}
+        values = {
+            name: np.asarray(v).item() if np.ndim(v) == 0 else np.asarray(v) for name, v in values.items()
+        }
+        values["reason"] = Reason(values["reason"])
+        values["stopped_because"] = ["", *Stop][values["stopped_because"]]
+        return cls(**values)
+
+
+# Called on every rank before each iteration with the state after the last one (before the first: equally
+# weighted draws from the prior, and epsilon infinite).  Returns S(z) and its sampling noise, the same on
+# every rank.
+Observe = Callable[[State], tuple[float, float]]
+
+
+def observed(statistic: float) -> Observe:
+    """Observed labels: S is fixed and has no noise."""
+    return lambda state: (statistic, 0.0)
+
+
+def chain_betas(state: State, seed: int, count: int, chain: int = 0) -> np.ndarray:
+    """(count,) values of beta drawn by weight, for the sweeps of a label chain after this iteration."""
+    uniform = rng.uniforms(rng.stream(seed, Purpose.CHAIN_BETA, chain), state.iteration, count)
+    return state.beta[weights.choose(state.weight, uniform)]
+
+
+def smc_abc(
+    comm: Comm,
+    source: Source,
+    interval: tuple[float, float],
+    settings,
+    seed: int,
+    observe: Observe,
+    state: State | None = None,
+) -> Iterator[State]:
+    """Yield the state after each iteration; the last one has `stopped_because`.
+
+    interval : beta is uniform on it a priori.  settings : the [smc] table of the input.  state : continue
+    from it.
+    """
+    _check(comm, source, interval, settings)
+    state = _initial(interval, settings.particles, source.replicates, seed) if state is None else state
+    if state.stopped_because:
+        return
+    warm_up(comm, kernels.compile_all)
+    slots = Slots(comm, settings.particles)
+    x = np.empty((slots.index.size, source.replicates))
+    _draw_again(slots, state, x, source, slots.index)
+    while not state.stopped_because:
+        clock = _Clock()
+        statistic, noise_sd = observe(state)
+        state = replace(
+            state, iteration=state.iteration + 1, statistic=float(statistic), noise_sd=float(noise_sd)
+        )
+        clock.lap("statistic")
+        state = _adapt(slots, state, x, settings)
+        # The bandwidth of the proposal, from the weighted particles: resampling only adds noise to it.
+        step = math.sqrt(2.0) * decided(comm, weights.moments, state.beta, state.weight)[1]
+        clock.lap("adaptation")
+        state = _resample(slots, state, x, source, settings, seed)
+        clock.lap("resampling")
+        state = _mutate(slots, state, x, source, step, interval, seed, state.iteration)
+        state = replace(state, stopped_because=decided(comm, _stop, state, settings))
+        if state.stopped_because and state.noise_sd > 0.0:
+            state = _settle(slots, state, x, source, step, interval, seed)
+        clock.lap("mutation")
+        state = replace(state, seconds=clock.seconds)
+        yield state
+
+
+class _Clock:
+    """Seconds of each part of an iteration."""
+
+    def __init__(self):
+        self.seconds = {}
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        now = time.perf_counter()
+        self.seconds[part], self._last = now - self._last, now
+
+
+def _check(comm: Comm, source: Source, interval: tuple[float, float], settings) -> None:
+    check_support(source, interval)
+    if settings.particles < comm.size:
+        raise InputError(f"smc.particles = {settings.particles}: at least one for each of {comm.size} ranks")
+
+
+def _initial(interval: tuple[float, float], particles: int, replicates: int, seed: int) -> State:
+    """Iteration 0: the prior, and a tolerance that every pseudo-statistic meets whatever S is."""
+    low, high = interval
+    uniform = rng.uniforms(rng.stream(seed, Purpose.PARTICLE), 0, particles)
+    beta = low + (high - low) * uniform
+    weight = np.full(particles, 1.0 / particles)
+    mean, sd = weights.moments(beta, weight)
+    return State(
+        iteration=0,
+        epsilon=math.inf,
+        statistic=0.0,
+        noise_sd=0.0,
+        beta=beta,
+        weight=weight,
+        count=np.full(particles, replicates, dtype=np.int64),
+        birth=np.stack([np.zeros(particles, dtype=np.int64), np.arange(particles)], axis=1),
+        ess=float(particles),
+        target=float(particles),
+        reason=Reason.SOLVED,
+        resampled=False,
+        acceptance=1.0,
+        beta_mean=mean,
+        beta_sd=sd,
+    )
+
+
+def _adapt(slots: Slots, state: State, x: np.ndarray, settings) -> State:
+    """eps_t and the weights for (S_t, eps_t); the counts of `state` are still those of (S_t-1, eps_t-1)."""
+    if not math.isfinite(state.statistic):
+        raise RuntimeError(f"iteration {state.iteration}: the statistic S(z) is {state.statistic}")
+    value = weights.per_count(state.weight, state.count)
+    distances = SharedDistances(slots, x, value[slots.own] > 0.0, state.statistic)
+    if slots.comm.rank > 0:
+        return replace(state, **distances.serve())
+    target = settings.alpha * weights.ess(state.weight)
+    least = settings.rise_below * slots.particles
+    found = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon, least)
+    changes = {
+        "epsilon": found.epsilon,
+        "weight": weights.normalise(value * found.count),
+        "count": found.count,
+        "ess": found.ess,
+        "target": target,
+        "reason": found.reason,
+    }
+    return replace(state, **distances.found(changes))
+
+
+def _resample(slots: Slots, state: State, x: np.ndarray, source: Source, settings, seed: int) -> State:
+    """Where ESS is low, N equally weighted particles by the resampling scheme; `x` follows."""
+    n = slots.particles
+    if state.ess >= settings.resample_below * n:
+        return replace(state, resampled=False)
+    uniform = rng.uniforms(rng.stream(seed, Purpose.RESAMPLE), state.iteration, n)
+    ancestors = decided(slots.comm, weights.ancestors, state.weight, uniform, settings.resampling)
+    state = replace(
+        state,
+        beta=state.beta[ancestors],
+        weight=np.full(n, 1.0 / n),
+        count=state.count[ancestors],
+        birth=state.birth[ancestors],
+        resampled=True,
+    )
+    if source.costly:
+        x[:] = take_rows(slots.comm, x, ancestors)
+    else:
+        _draw_again(slots, state, x, source, slots.index[ancestors[slots.own] != slots.index])
+    return state
+
+
+def _draw_again(slots: Slots, state: State, x: np.ndarray, source: Source, index: np.ndarray) -> None:
+    """Draw the pseudo-statistics of the particles in slots `index` of this rank at their birth's address."""
+    buffer = np.empty((CHUNK, source.replicates))
+    for slot in _chunks(index):
+        rows = buffer[: slot.size]
+        source.draw(rows, state.beta[slot], state.birth[slot, 0], state.birth[slot, 1])
+        x[slot - slots.start] = rows
+
+
+def _mutate(
+    slots: Slots,
+    state: State,
+    x: np.ndarray,
+    source: Source,
+    step: float,
+    interval: tuple[float, float],
+    seed: int,
+    t: int,
+) -> State:
+    """One Metropolis step (paper, equation 4) of every particle with weight; `x` follows.  t : its address.
+
+    The walk is symmetric and the prior uniform, so the ratio is that of the counts.  A proposal outside the
+    prior's support is rejected before anything is drawn for it.
+    """
+    index = slots.index
+    proposal = state.beta[slots.own] + step * rng.normals(rng.stream(seed, Purpose.PROPOSAL), t, index)
+    uniform = rng.uniforms(rng.stream(seed, Purpose.ACCEPT), t, index)
+    possible = (proposal >= interval[0]) & (proposal <= interval[1]) & (state.weight[slots.own] > 0.0)
+    count = state.count[slots.own].copy()
+    accepted = np.zeros(index.size, dtype=bool)
+    buffer = np.empty((CHUNK, source.replicates))
+    for rows in _chunks(np.flatnonzero(possible)):
+        new = buffer[: rows.size]
+        source.draw(new, proposal[rows], np.full(rows.size, t), index[rows])
+        kernels.accept(x, count, accepted, rows, new, uniform, state.statistic, state.epsilon)
+    beta = np.where(accepted, proposal, state.beta[slots.own])
+    return _gathered(slots, state, beta, count, accepted, t)
+
+
+def _settle(slots: Slots, state: State, x: np.ndarray, *how) -> State:
+    """Metropolis steps for the last S(z) and tolerance, so that the particles have them as their target.
+
+    The weights are those of importance sampling only where every pseudo-statistic that counts now counted
+    before.  S(z) moves, so that some that count now were lost; steps for a target that stands still bring
+    them back (without, the sd of beta came out up to 6 % too small with few replicates).
+    """
+    for t in range(state.iteration + 1, state.iteration + 1 + SETTLE):
+        settled = _mutate(slots, state, x, *how, t)
+        state = replace(settled, acceptance=state.acceptance)
+    return state
+
+
+def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    return (rows[first : first + CHUNK] for first in range(0, rows.size, CHUNK))
+
+
+def _gathered(
+    slots: Slots, state: State, beta: np.ndarray, count: np.ndarray, accepted: np.ndarray, t: int
+) -> State:
+    """The state after mutation at address t, from each rank's block of it."""
+    beta, count, accepted = slots.gather(np.stack([beta, count, accepted], axis=1)).T
+    accepted = accepted > 0.0
+    birth = state.birth.copy()
+    birth[accepted] = np.stack([np.full(accepted.sum(), t), np.flatnonzero(accepted)], axis=1)
+    beta = np.ascontiguousarray(beta)
+    mean, sd = decided(slots.comm, weights.moments, beta, state.weight)
+    return replace(
+        state,
+        beta=beta,
+        count=count.astype(np.int64),
+        birth=birth,
+        acceptance=float(accepted.sum() / accepted.size),
+        beta_mean=mean,
+        beta_sd=sd,
+    )
+
+
+def _stop(state: State, settings) -> str:
+    """Why to stop now, if at all.
+
+    Once epsilon is well below the sampling noise of S(z), a smaller one would only chase that noise.
+    """
+    if state.acceptance < settings.min_acceptance:
+        return Stop.ACCEPTANCE
+    if state.epsilon <= settings.min_epsilon:
+        return Stop.EPSILON
+    if state.epsilon < settings.noise_floor * state.noise_sd:
+        return Stop.NOISE
+    return Stop.ITERATIONS if state.iteration >= settings.max_iterations else ""

@@ -1,0 +1,227 @@
+"""One image of a study, fitted by one method: the image from its number, the fit, and the part it leaves.
+
+A part has for each row of the table the posterior mean and sd of beta, its quantiles, the effective sample
+size, thinned draws, and the rank of the true beta among them; and the times of the fit.  Each image is
+fitted with a seed of its own, so that the errors of two images are independent.
+"""
+
+import json
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import rng
+from ..binding.function import Binding
+from ..config.inputs import Config
+from ..errors import Damaged, Interrupted
+from ..image.pixels import Image, with_image_mean
+from ..io import files, fit_file, store
+from ..io.fit_file import Paths
+from ..lattice import Lattice
+from ..methods import driver
+from ..methods.base import KINDS, Problem, needs_binding
+from ..model.simulate import Truth, simulate_image, truth_of
+from ..posterior import outcome
+from ..rng import Purpose
+from ..runtime.control import Control
+from ..runtime.parallel import ALONE, Bell, Comm
+from ..runtime.progress import Live
+from ..smc import weights
+from . import scores as study
+from .scores import COLUMNS, PROBABILITIES
+
+PART, VERSION = "mpi_potts study part", 2
+# A fit of a moment, which compiles what a method needs: compiling is in no one's times.
+SHORT = {
+    "fit": {"final_sweeps": 2, "final_burn_in": 0},
+    "smc": {"particles": 8, "replicates": 4, "max_iterations": 2, "label_sweeps": 2, "warm_up": 1},
+    "exchange": {"iterations": 2, "burn_in": 1, "auxiliary_sweeps": 1},
+    "rejection": {"draws": 8, "quantile": 0.5},
+    "pseudo_data": {"burn_in": 1},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The input, with one input for each method, and what all fits share."""
+
+    config: Config
+    methods: dict[str, Config]
+    lattice: Lattice
+    binding: Binding | None
+
+    @property
+    def images(self) -> range:
+        """The images of this job."""
+        keys, n = self.config.study, self.config.simulate.images
+        return range(keys.images_from, n if keys.images_to is None else keys.images_to)
+
+    def directory(self, number: int) -> Path:
+        return self.config.output / f"image_{number:03d}"
+
+    def part(self, number: int, method: str) -> Path:
+        return self.directory(number) / f"{method}.h5"
+
+    def settings(self, method: str) -> dict[str, Any]:
+        """Everything that a part is a function of, beside the number of its image."""
+        config = self.methods[method]
+        tables = ("prior", "model", "simulate", "fit", *KINDS[config.fit.method].tables)
+        keys = {"seed": config.seed, "image.kind": config.image.kind, "lattice": self.lattice.digest}
+        for table in (*tables, "pseudo_data") if config.fit.pseudo_data else tables:
+            for name, value in asdict(getattr(config, table)).items():
+                keys[f"{table}.{name}"] = value
+        del keys["simulate.images"]  # more images can be added to a study
+        keys |= {"smc.warm_up": config.smc.warm_up, "study.draws": config.study.draws}
+        used = self.binding if needs_binding(config) else None
+        keys["binding"] = "" if used is None else used.digest
+        keys["precompute.interpolation"] = "" if used is None else used.interpolation
+        return keys
+
+    def done(self, number: int, method: str) -> bool:
+        """Whether this very fit is there; one of another input in its place is refused."""
+        path = self.part(number, method)
+        if not path.exists():
+            return False
+        try:
+            self.read(number, method, ())
+        except Damaged as error:
+            print(f"{error}: ignored, this fit is done again", file=sys.stderr, flush=True)
+            return False
+        return True
+
+    def read(self, number: int, method: str, names=None) -> tuple[dict, dict[str, np.ndarray]]:
+        """Attributes and datasets of a part; one of another input, or of an older program, is refused."""
+        path = self.part(number, method)
+        attributes, arrays = store.read(path, PART, VERSION, names)
+        store.refuse_older(path, attributes, VERSION, "without draws")
+        fit_file.check_settings(path, attributes, self.settings(method))
+        return attributes, arrays
+
+
+def image_seed(config: Config, number: int) -> int:
+    """The seed of the fits of one image."""
+    return int(rng.words(rng.stream(config.seed, Purpose.STUDY, number), 0, 1)[0, 0] >> np.uint64(1))
+
+
+def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]:
+    """Image `number`, to be fitted by `method`, and its truth."""
+    config, lattice, keys = plan.methods[method], plan.lattice, plan.config.simulate
+    k = config.model.labels
+    true = truth_of(config, number)
+    labels, values = simulate_image(
+        lattice, k, true.beta, true.mean, true.sd, config.seed, number, keys.sweeps
+    )
+    observed = config.image.kind == "labels"
+    values = np.where(lattice.exists, labels if observed else values, 0.0)
+    mask = None if lattice.exists.all() else lattice.exists
+    image = Image(values, mask, labels if observed else None, config.path, (0,) * values.ndim)
+    config = replace(with_image_mean(config, image), seed=image_seed(config, number))
+    if config.run.threads == "auto":  # the other ranks have images of their own
+        config = replace(config, run=replace(config.run, threads=1))
+    return Problem(config, image, lattice, plan.binding if needs_binding(config) else None), true
+
+
+class Clock:
+    """Processor and elapsed seconds of one fit, over the stops that it was told of."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        before = _numbers(path)
+        self._start = time.process_time() - before[0], time.perf_counter() - before[1]
+
+    def read(self) -> tuple[float, float]:
+        return time.process_time() - self._start[0], time.perf_counter() - self._start[1]
+
+    def save(self) -> None:
+        files.write_text(self._path, json.dumps(self.read()))
+
+
+def _numbers(path):
+    """The two times of a clock that was stopped; none where there is none, or it is damaged."""
+    try:
+        cpu, elapsed = json.loads(path.read_text())
+        return float(cpu), float(elapsed)
+    except (OSError, ValueError, TypeError):
+        return 0.0, 0.0
+
+
+class Listener:
+    """A `Control` for one rank among others that work on their own: it stops when any of them should."""
+
+    def __init__(self, control: Control, bell: Bell):
+        self._control, self._bell = control, bell
+
+    def agreed(self, comm: Comm) -> bool:
+        if self._control.stop:
+            self._bell.ring()
+        return self._bell.heard()
+
+    def interrupted(self, where: str) -> Interrupted:
+        return self._control.interrupted(where)
+
+
+def fit_one(plan: Study, method: str, number: int, control) -> None:
+    """Fit one image by one method, from the start or a checkpoint, and leave its part; on one rank."""
+    paths = Paths(plan.directory(number) / method)
+    files.make_directory(paths.directory)
+    problem, true = make_problem(plan, method, number)
+    clock = Clock(paths.directory / "clock.json")
+    try:
+        fit = driver.run(ALONE, problem, paths, control, True)
+    except Interrupted:
+        clock.save()
+        raise
+    found = outcome.outcome(ALONE, fit)
+    cpu, elapsed = clock.read()
+    attributes = {"settings": json.dumps(plan.settings(method), sort_keys=True), "number": number}
+    attributes |= {"method": method, "beta": true.beta, "iterations": fit.iteration}
+    attributes["stopped_because"] = fit.stopped_because
+    datasets = {"cpu/seconds": np.array(cpu), "elapsed/seconds": np.array(elapsed)}
+    for row, columns in posteriors(method, found, true.beta, plan.config.study.draws).items():
+        datasets |= {f"{row}/{name}": np.asarray(value) for name, value in columns.items()}
+    store.write(ALONE, plan.part(number, method), PART, VERSION, attributes, datasets, "gather")
+    shutil.rmtree(paths.directory, ignore_errors=True)
+
+
+def posteriors(method: str, found: outcome.Outcome, beta: float, count: int) -> dict[str, dict[str, Any]]:
+    """The columns of every posterior of beta that a fit gives: of particles, of chains, or of both."""
+    fit, sample, rows = found.fit, found.fit.particles(), {}
+    both = sample is not None and found.draws is not None
+    if sample is not None:
+        stream = rng.stream(fit.problem.config.seed, Purpose.STUDY)
+        density = getattr(fit, "density", None)
+        quantiles = density.quantiles if density is not None else lambda p: weights.quantiles(*sample, p)
+        draws = quantiles(rng.uniforms(stream, 1, count))
+        name = f"{method} particles" if fit.problem.hidden else method
+        rows[name] = _columns(found.particles, quantiles(PROBABILITIES), draws, beta)
+    if found.draws is not None:
+        draws = study.thinned(found.draws.beta, count)
+        quantiles = np.quantile(found.draws.beta, PROBABILITIES)
+        name = f"{method} marginal" if both else method
+        rows[name] = _columns(found.marginal or found.particles, quantiles, draws, beta)
+    return rows
+
+
+def _columns(summary, quantiles, draws, beta):
+    rank = int(np.count_nonzero(draws < beta))
+    return dict(zip(COLUMNS, (summary.mean, summary.sd, quantiles, summary.ess, rank, draws)))
+
+
+def compile_all(plan: Study, methods: list[str]) -> None:
+    """A fit of a moment by each method, so that compiling is in no one's times; on one rank."""
+    for method in methods:
+        problem, _ = make_problem(plan, method, 0)
+        config = problem.config
+        short = {table: replace(getattr(config, table), **keys) for table, keys in SHORT.items()}
+        if config.fit.final_sweeps == 0:  # then there may be no binding function
+            short["fit"] = config.fit
+        problem = replace(problem, config=replace(config, **short))
+        fit = driver.METHODS[config.fit.method](ALONE, problem)
+        problem.compile(ALONE)
+        for _ in fit.advance(Live(ALONE, True), True):
+            pass
