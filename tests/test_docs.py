@@ -87,3 +87,33 @@ def test_links_lead_to_files(path):
 def test_pictures_are_small():
     pictures = [*(ROOT / "docs" / "pictures").iterdir()]
     assert pictures and max(path.stat().st_size for path in pictures) < 150_000
+
+
+def equations():
+    """(number, file, function) of every row of the table from the paper's equations to the program."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    for number, row in re.findall(r"^\| \((\d+)\) \|(.*)$", page, re.MULTILINE):
+        for file, functions in re.findall(r"`([\w/]+\.py)`: ((?:`[\w.]+`(?:, )?)+)", row):
+            yield from ((int(number), file, name) for name in re.findall(r"`([\w.]+)`", functions))
+
+
+def test_every_equation_of_the_paper_has_a_home():
+    assert {number for number, *_ in equations()} == set(range(1, 12))
+
+
+@pytest.mark.parametrize(("number", "file", "function"), [*equations()])
+def test_an_equation_leads_to_its_function(number, file, function):
+    body = ast.parse((ROOT / "mpi_potts" / file).read_text()).body
+    for name in function.split("."):
+        found = [
+            node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+        ]
+        assert found, f"{file} has no {function}"
+        body = found[0].body
+
+
+def test_every_file_that_the_architecture_names_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", page.partition("## One run")[2])
+    assert named
+    assert [name for name in named if not (ROOT / "mpi_potts" / name).exists()] == []
