@@ -1,6 +1,11 @@
-"""The rules of the house: which module may import what, where randomness comes from, how long things are."""
+"""The rules of the house: which module may import what, where randomness comes from, what a folder says.
+
+Which layer imports which stands in docs/architecture.md, and at the door of every folder.  How long files and
+functions are is advice: `python tests/test_house.py` prints it.
+"""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +14,8 @@ import mpi_potts
 
 PACKAGE = Path(mpi_potts.__file__).parent
 SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+DOORS = {file.partition("/")[0]: text for file, text in SOURCES.items() if file.endswith("/__init__.py")}
+ARCHITECTURE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
 
 # A library, and the files or folders that alone may import it.
 ROOMS = {
@@ -34,8 +41,32 @@ MACHINE = {f"{module}.{name}" for module in ("np", "numpy", "math") for name in 
 # Reports are looked at, not compared.
 REPORTS = ("report/figures.py", "report/binding.py", "report/page.py", "report/pictures.py")
 
-LONGEST_FILE = 400
-LONGEST_FUNCTION = 60
+# Advice: a file or a function that is longer may have two subjects.
+LONG_FILE = 400
+LONG_FUNCTION = 60
+
+
+def table_of_layers(page):
+    """{layer: its files and folders}, lowest first, from the table of the page."""
+    rows = re.findall(r"^\| (\w+) \| (`.*?`) \|", page.partition("## The layers")[2], re.MULTILINE)
+    return {name: re.findall(r"`([^`]+)`", where) for name, where in rows}
+
+
+LAYERS = table_of_layers(ARCHITECTURE.read_text())
+ORDER = [*LAYERS]
+
+
+def layer_of(file):
+    """The layer of a file or folder, by its path inside the package."""
+    first, slash, _ = file.partition("/")
+    return next((name for name, places in LAYERS.items() if first + slash in places), None)
+
+
+def door_of(text):
+    """The layers that a folder may import, as its docstring says."""
+    words = " ".join((ast.get_docstring(ast.parse(text)) or "").split())
+    found = re.search(r"May import: ([\w, ]+)\.$", words)
+    return found and found[1].split(", ")
 
 
 def imports(tree):
@@ -49,6 +80,43 @@ def imports(tree):
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             if node.args and isinstance(node.args[0], ast.Constant):
                 yield node.args[0].value, node.lineno
+
+
+def own_imports(file, tree):
+    """The place inside the package of every import from it, `io/store` or `rng`, with its line."""
+    here = file.split("/")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[: len(here) - node.level + 1] + (node.module.split(".") if node.module else [])
+            for name in node.names:
+                yield "/".join([*base, name.name]), node.lineno
+    for module, line in imports(tree):
+        if module.startswith("mpi_potts."):
+            yield module.removeprefix("mpi_potts.").replace(".", "/"), line
+
+
+def imported_layer(place):
+    """The layer of an imported place, which may end in a name inside a module."""
+    first, slash, _ = place.partition("/")
+    # A name of the package itself, such as its version, is on the ground.
+    return layer_of(f"{first}/") or layer_of(f"{first}.py") or (None if slash else ORDER[0])
+
+
+def upward_imports(file, text):
+    """Imports of a layer above that of the file, or of one that the door of its folder does not name."""
+    layer, found = layer_of(file), set()
+    if layer is None:
+        return [f"{file} has no layer in docs/architecture.md"]
+    door = door_of(DOORS[layer]) if layer in DOORS else None
+    for place, line in own_imports(file, ast.parse(text)):
+        other = imported_layer(place)
+        if other is None:
+            found.add(f"{file}:{line} imports {place}, which has no layer in docs/architecture.md")
+        elif ORDER.index(other) > ORDER.index(layer):
+            found.add(f"{file}:{line} imports {other}, a layer above {layer}")
+        elif door is not None and other not in (layer, *door):
+            found.add(f"{file}:{line} imports {other}, which the door of {layer} does not name")
+    return sorted(found)
 
 
 def stray_imports(file, text):
@@ -99,18 +167,36 @@ def _number(node):
     return not any(isinstance(part, ast.Name | ast.Attribute | ast.Call) for part in ast.walk(node))
 
 
-def too_long(file, text):
-    lines = text.count("\n")
-    found = [f"{file} has {lines} lines"] if lines > LONGEST_FILE else []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = node.end_lineno - node.lineno + 1
-            if length > LONGEST_FUNCTION:
-                found.append(f"{file}:{node.lineno} {node.name} has {length} lines")
-    return found
+def names_of_tex(file, text):
+    """Labels of the paper's source where its number of an equation or a section should stand."""
+    pattern = r"\b(?:eq|s|f|alg):[a-z]\w+|\bequations? [a-z]+_[a-z]\w*"
+    return [f"{file} cites {found[0]}" for found in re.finditer(pattern, text)]
 
 
-RULES = (stray_imports, carried_randomness, pickled_arrays, left_to_the_machine, too_long)
+def passing_on(file, text):
+    """A module with nothing of its own, which only passes on the names of others."""
+    statements = [node for node in ast.parse(text).body if not is_docstring(node)]
+    only_imports = all(isinstance(node, ast.Import | ast.ImportFrom) or sets_all(node) for node in statements)
+    return [f"{file} only passes on the names of others"] if statements and only_imports else []
+
+
+def is_docstring(node):
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def sets_all(node):
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+
+
+RULES = (
+    stray_imports,
+    upward_imports,
+    carried_randomness,
+    pickled_arrays,
+    left_to_the_machine,
+    names_of_tex,
+    passing_on,
+)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -119,14 +205,42 @@ def test_every_source_keeps_the_rule(rule):
     assert [breach for file, text in SOURCES.items() for breach in rule(file, text)] == []
 
 
+def test_every_folder_has_a_door_and_a_layer():
+    folders = {file.partition("/")[0] for file in SOURCES if "/" in file}
+    assert (
+        folders
+        == {*DOORS}
+        == {place[:-1] for places in LAYERS.values() for place in places if place[-1] == "/"}
+    )
+    for folder, text in DOORS.items():
+        assert len(ast.parse(text).body) == 1, f"{folder}/__init__.py holds more than its docstring"
+
+
+@pytest.mark.parametrize("folder", sorted(DOORS))
+def test_a_door_names_layers_below_its_own(folder):
+    named = door_of(DOORS[folder])
+    assert named, f"{folder}/__init__.py does not end with `May import: ...`"
+    below = ORDER[: ORDER.index(folder)]
+    assert named == [name for name in below if name in named]
+
+
 @pytest.mark.parametrize(
     ("rule", "file", "text"),
     [
-        (stray_imports, "smc.py", "from mpi4py import MPI"),
+        (stray_imports, "smc/sampler.py", "from mpi4py import MPI"),
         (stray_imports, "smc/sampler.py", "def f():\n    import h5py as h"),
         (stray_imports, "rng.py", "import numba.core"),
         (stray_imports, "cli/run.py", "importlib.import_module('h5py')"),
         (stray_imports, "io/store.py", "import pickle"),
+        (upward_imports, "io/store.py", "def f():\n    from ..report import page"),
+        (upward_imports, "io/store.py", "from mpi_potts.report import page"),
+        (upward_imports, "io/store.py", "import mpi_potts.report.page"),
+        (upward_imports, "lattice.py", "from .kernels.general import statistic"),
+        (upward_imports, "posterior/result.py", "from ..cli import simulate"),
+        (upward_imports, "cli/run.py", "from .. import api"),
+        (upward_imports, "estimation/quadrature.py", "from ..runtime.parallel import block"),
+        (upward_imports, "io/store.py", "from ..nowhere import something"),
+        (upward_imports, "nowhere.py", ""),
         (carried_randomness, "model/noise.py", "x = np.random.default_rng(1)"),
         (carried_randomness, "model/noise.py", "from numpy.random import Generator"),
         (carried_randomness, "model/noise.py", "from numpy import random"),
@@ -139,8 +253,13 @@ def test_every_source_keeps_the_rule(rule):
         (left_to_the_machine, "binding/smooth.py", "np.linalg.solve"),
         (left_to_the_machine, "binding/smooth.py", "x ** 2"),
         (left_to_the_machine, "kernels/x.py", "@njit(cache=True, fastmath={'reassoc'})\ndef f():\n    pass"),
-        (too_long, "x.py", "\n" * 401),
-        (too_long, "x.py", "def f():\n" + "    pass\n" * 60),
+        (names_of_tex, "model/noise.py", '"""Noise (paper, section s:noise)."""'),
+        (names_of_tex, "model/noise.py", '"""Sweeps (paper, equation post_z)."""'),
+        (
+            passing_on,
+            "model/noise.py",
+            '"""Gaussian noise."""\nfrom .gaussian import Priors\n__all__ = ["Priors"]',
+        ),
     ],
 )
 def test_a_breach_is_seen(rule, file, text):
@@ -151,13 +270,46 @@ def test_a_breach_is_seen(rule, file, text):
     ("rule", "file", "text"),
     [
         (stray_imports, "kernels/general.py", "from numba import njit"),
-        (stray_imports, "smc.py", "from .parallel import block"),
-        (carried_randomness, "model/noise.py", "from .rng import normals\nrandom = normals"),
+        (stray_imports, "smc/sampler.py", "from ..runtime.parallel import block"),
+        (
+            upward_imports,
+            "smc/sampler.py",
+            "from .. import rng\nfrom ..runtime.parallel import block\nfrom . import weights",
+        ),
+        (upward_imports, "io/store.py", "from .. import __version__\nfrom ..errors import InputError"),
+        (upward_imports, "api.py", "from .cli import fit\nfrom .errors import InputError"),
+        (carried_randomness, "model/noise.py", "from ..rng import normals\nrandom = normals"),
         (pickled_arrays, "image/pixels.py", "np.load(path, allow_pickle=False)"),
         (left_to_the_machine, "binding/smooth.py", "x = arithmetic.exp(y) * 2.0**-53 + np.sqrt(z).sum()"),
         (left_to_the_machine, "report/figures.py", "np.exp(x)"),
-        (too_long, "x.py", "def f():\n" + "    pass\n" * 59),
+        (
+            names_of_tex,
+            "model/noise.py",
+            '"""Sweeps (paper, equation 10 and sections 2 and 4.2); see: that."""',
+        ),
+        (
+            passing_on,
+            "model/noise.py",
+            '"""Gaussian noise."""\nfrom .gaussian import Priors\nFLAT = Priors()',
+        ),
+        (passing_on, "model/__init__.py", '"""A door."""'),
     ],
 )
 def test_what_is_allowed_passes(rule, file, text):
     assert rule(file, text) == []
+
+
+def advice():
+    """Files and functions that are long enough to ask whether they have one subject."""
+    for file, text in SOURCES.items():
+        if text.count("\n") > LONG_FILE:
+            yield f"{file} has {text.count(chr(10))} lines"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = node.end_lineno - node.lineno + 1
+                if length > LONG_FUNCTION:
+                    yield f"{file}:{node.lineno} {node.name} has {length} lines"
+
+
+if __name__ == "__main__":
+    print("\n".join(advice()) or f"no file beyond {LONG_FILE} lines, no function beyond {LONG_FUNCTION}")
