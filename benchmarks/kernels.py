@@ -15,6 +15,7 @@ from mpi_potts.labels.chain import LabelChain
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.noise import priors
 from mpi_potts.model.potts import Sampler
+from mpi_potts.model.transition import transition
 from mpi_potts.rng import Purpose, float_bits, normals, stream
 
 KERNELS: dict[str, Callable] = {}
@@ -35,7 +36,7 @@ def _prior(sampler, path):
 
     def prepare(lattice, k, beta):
         chain = Sampler(lattice, k, sampler, path)
-        kind = "ordered" if beta > lattice.transition(k) else "random"
+        kind = "ordered" if beta > transition(lattice, k) else "random"
         state = chain.start(kind, stream(1, Purpose.START))
         draws = stream(1, Purpose.PRIOR_SWEEP, float_bits(beta))
         return lambda first, count: chain.sweeps(state, beta, draws, first, count)

@@ -20,7 +20,6 @@ from itertools import product
 
 import numpy as np
 
-from . import arithmetic
 from .errors import InputError
 
 NEIGHBOURHOODS = ("first", "second")
@@ -29,16 +28,6 @@ NEIGHBOURHOODS = ("first", "second")
 _NAMES = {
     2: {"first": "first", "4": "first", "second": "second", "8": "second", "hexagonal": "hexagonal"},
     3: {"first": "first", "6": "first", "18": "18", "second": "second", "26": "second"},
-}
-
-# exp(beta_crit) - 1 = a * k**b.  Exact for the plane with first-order neighbours (Potts 1952: sqrt(k)); for
-# the others through the known Ising point (k = 2), with b from k = 3 where it is known: only to place a grid.
-_TRANSITION = {
-    (2, "first"): (1.0, 0.5),
-    (2, "second"): (0.316, 0.55),
-    (3, "first"): (0.349, 0.678),
-    (3, "18"): (0.079, 0.8),
-    (3, "second"): (0.0499, 0.85),
 }
 
 # How many axes the steps to neighbours may differ in, where it is not all.
@@ -63,15 +52,6 @@ def pairs(array: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     near = tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(step, array.shape))
     far = tuple(slice(max(0, s), n - max(0, -s)) for s, n in zip(step, array.shape))
     return array[near], array[far]
-
-
-def _triangular(labels):
-    """exp(beta_crit) - 1 = v of the hexagonal plane, exactly: v**3 + 3 v**2 = k (Baxter and others 1978)."""
-    v = math.sqrt(labels)
-    for _ in range(60):
-        # Newton's steps from above, until rounding is all that is left.
-        v -= (v * v * (v + 3.0) - labels) / (3.0 * v * (v + 2.0))
-    return v
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,15 +156,3 @@ class Lattice:
             int(((here == there) & exists & exist).sum())
             for (here, there), (exists, exist) in zip(self.pairs(labels), there_is)
         )
-
-    def transition(self, labels: int) -> float:
-        """beta_crit: exact in the plane with 4 neighbours, log(1 + sqrt(k)), and with 6; else an estimate."""
-        if self.neighbourhood == "hexagonal":
-            return arithmetic.log1p(_triangular(labels))
-        a, b = _TRANSITION[self.dimensions, self.neighbourhood]
-        power = math.sqrt(labels) if b == 0.5 else arithmetic.power(float(labels), b)
-        return arithmetic.log1p(a * power)
-
-    def first_order_transition(self, labels: int) -> bool:
-        """Whether S jumps at beta_crit, so that chains from different starts may not meet."""
-        return labels > (4 if self.dimensions == 2 else 2)

@@ -25,6 +25,7 @@ from mpi_potts.estimation import autocorrelation
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.potts import Sampler
+from mpi_potts.model.transition import transition
 
 FAMILY = 5.0
 POOLED = 4.0
@@ -103,7 +104,7 @@ def estimates(sampler, starts, betas, iterations, burn_in, seed):
 
 
 def scores(lattice, labels, sampler, path, starts, iterations, burn_in, seed=1, betas=BETAS):
-    betas = [lattice.transition(labels) if beta == "critical" else beta for beta in betas]
+    betas = [transition(lattice, labels) if beta == "critical" else beta for beta in betas]
     model = exact(lattice, labels)
     one = Sampler(lattice, labels, sampler, path)
     # Chains of one seed share their draws at the same beta: each lattice and k has a seed of its own.

@@ -7,6 +7,7 @@ import pytest
 
 from mpi_potts.errors import InputError
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.transition import first_order, transition
 
 SHAPES = [(2, 3), (1, 7), (6, 1), (5, 4), (2, 2, 2), (3, 4, 2), (1, 3, 3)]
 NAMES = {2: ("first", "second", "hexagonal"), 3: ("first", 18, "second")}
@@ -118,13 +119,13 @@ def test_a_mask_without_holes_is_no_mask():
 def test_transition_is_exact_in_the_plane():
     lattice = Lattice((10, 10))
     for k in (2, 3, 6):
-        assert lattice.transition(k) == pytest.approx(np.log(1 + np.sqrt(k)), rel=1e-14)
-    assert not lattice.first_order_transition(4)
-    assert lattice.first_order_transition(5)
+        assert transition(lattice, k) == pytest.approx(np.log(1 + np.sqrt(k)), rel=1e-14)
+    assert not first_order(lattice, 4)
+    assert first_order(lattice, 5)
     # Houtappel (1950) for k = 2; v**3 + 3 v**2 = k for all.
-    assert Lattice((10, 10), "hexagonal").transition(2) == pytest.approx(np.log(3) / 2, rel=1e-14)
+    assert transition(Lattice((10, 10), "hexagonal"), 2) == pytest.approx(np.log(3) / 2, rel=1e-14)
     for k in (3, 4, 5, 200):
-        v = np.expm1(Lattice((10, 10), "hexagonal").transition(k))
+        v = np.expm1(transition(Lattice((10, 10), "hexagonal"), k))
         assert v**3 + 3 * v**2 == pytest.approx(k, rel=1e-12)
 
 

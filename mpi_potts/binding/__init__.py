@@ -5,5 +5,5 @@ stored.
 `smooth` fits one curve, `function` is asked by fits, `file` is binding.h5.  Its log C(beta) is equation (7)
 of the paper by path sampling, which makes equation (6) tractable.
 
-May import: ground, runtime, io, config, model, estimation.
+May import: ground, numbers, runtime, io, config, model, estimation.
 """

@@ -28,6 +28,7 @@ from ..estimation import autocorrelation
 from ..io import files, store
 from ..lattice import Lattice
 from ..model.potts import Sampler
+from ..model.transition import first_order
 from ..rng import Purpose
 from ..runtime.control import Control
 from ..runtime.parallel import ALONE, Bell, Comm, agree, bcast, merge_rows, on_root, warm_up
@@ -69,7 +70,7 @@ def choose_starts(starts: str, sampler: str, lattice: Lattice, labels: int) -> s
     """
     if starts != "auto":
         return starts
-    return "both" if sampler == "gibbs" or lattice.first_order_transition(labels) else "random"
+    return "both" if sampler == "gibbs" or first_order(lattice, labels) else "random"
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import numpy as np
 from .. import arithmetic, rng
 from ..errors import InputError
 from ..lattice import Lattice
+from ..model.transition import transition
 from ..runtime import memory
 
 KINDS = ("critical", "regular")
@@ -42,7 +43,7 @@ def make_grid(
     memory.require(f"precompute.points = {points}", (points,), np.float64, copies=2)
     if kind == "regular":
         return np.linspace(*ends, points) + 0.0
-    return np.unique(np.concatenate([ends, critical(points - 2, lattice.transition(labels), seed)]))
+    return np.unique(np.concatenate([ends, critical(points - 2, transition(lattice, labels), seed)]))
 
 
 def critical(count: int, transition: float, seed: int) -> np.ndarray:

@@ -4,6 +4,6 @@ A command has `execute(comm, config, options) -> exit code`.  `config` is None f
 input file.  `options` has set, output, quiet, fresh and max_hours, and the file of a command that takes one
 as target.
 
-May import: ground, kernels, runtime, io, config, image, model, estimation, binding, smc, methods, posterior,
-study, report.
+May import: ground, kernels, numbers, runtime, io, config, image, model, estimation, binding, smc, methods,
+posterior, study, report.
 """

@@ -25,6 +25,7 @@ from ..lattice import Lattice
 from ..methods.base import Problem, check_method, label_team, needs_binding
 from ..methods.timing import stand_in, time_iteration, time_label_sweep, time_sweep
 from ..model.potts import Sampler
+from ..model.transition import transition
 from ..runtime import parallel
 from ..runtime.progress import clock
 from ..study.fits import Study, make_problem
@@ -166,7 +167,7 @@ def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
         ("input", f"{config.path}: valid"),
         ("image", pixels),
         ("lattice", f"{' x '.join(map(str, lattice.shape))}, {exist}, {neighbours}"),
-        ("model", f"{k} labels; beta_crit = {lattice.transition(k):.4f}"),
+        ("model", f"{k} labels; beta_crit = {transition(lattice, k):.4f}"),
         ("prior", f"beta {prior.beta[0]:g} to {prior.beta[1]:g}{noise}"),
         ("output", f"{config.output}{'' if config.output.exists() else ' (will be created)'}"),
     ]

@@ -2,5 +2,5 @@
 
 Every key is declared once, with its kind, its default and its meaning.  No equation of the paper lives here.
 
-May import: ground.
+May import: ground, numbers.
 """

@@ -4,5 +4,5 @@ Autocorrelation times and standard errors of moments, R-hat and effective sizes 
 quadrature of a density in one dimension (equation (6) of the paper, given C(beta)), and regression
 adjustment.
 
-May import: ground.
+May import: ground, numbers.
 """

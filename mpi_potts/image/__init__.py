@@ -2,5 +2,5 @@
 
 The vegetation index, equation (11) of the paper, is taken in `pixels`.
 
-May import: ground, runtime, io, config.
+May import: ground, numbers, runtime, io, config.
 """

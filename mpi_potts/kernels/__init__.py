@@ -1,4 +1,4 @@
-"""Every compiled function (@njit) but the generator's, and what decides how labels lie in memory for them.
+"""Every compiled function (@njit), and what decides how labels lie in memory for them.
 
 The sweeps of the prior and of the labels given the data: equations (5), (8) and (10) of the paper, in the
 forms that are fast on a plane (`chequerboard*`, `swendsen_wang`, `chain`) and in one that takes any lattice

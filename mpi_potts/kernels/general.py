@@ -22,9 +22,8 @@ from numba import njit, uint64
 
 from ..errors import InputError
 from ..lattice import Lattice
-from ..rng import key
 from .elementary import exp, expm1, log
-from .threefry import threefry2x64
+from .threefry import encrypt, threefry2x64
 from .variates import uniform
 
 ABSENT = np.uint8(255)
@@ -345,6 +344,6 @@ def gibbs_with_data(
     n = np.zeros(layout.labels, dtype=np.int64)
     sum_y, sum_y2 = np.zeros((2, layout.labels))
     sites = layout.by_colour, layout.colour_ends, layout.around
-    k0, k1 = key(stream, sweep)
+    k0, k1 = map(np.uint64, encrypt(np.uint64(sweep), np.uint64(0), stream[0], stream[1]))
     _gibbs_with_data(state, *sites, y, float(beta), mean, sd, k0, k1, n, sum_y, sum_y2)
     return statistic(state, layout.sites, layout.before), n, sum_y, sum_y2

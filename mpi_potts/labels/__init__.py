@@ -4,5 +4,5 @@ Equation (10) of the paper is a sweep of `chain`, by the kernel that `routes` ch
 chain begins, `ensemble` runs the chains beside the SMC and after it, `guide` and `observed` are two forms of
 them.
 
-May import: ground, kernels, runtime, io, model, estimation, binding, smc.
+May import: ground, kernels, numbers, runtime, io, model, estimation, binding, smc.
 """

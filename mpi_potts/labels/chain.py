@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..errors import InputError
+from ..kernels.label_sums import scale_of
 from ..lattice import Lattice
 from ..model.noise import Priors
 from ..rng import Purpose
@@ -41,6 +42,12 @@ class Trace(NamedTuple):
     statistic: np.ndarray
     mean: np.ndarray
     sd: np.ndarray
+
+
+def grain_of(pixels: np.ndarray) -> float:
+    """What the pixels (n,) of an image are multiples of inside, in the image's units: see `label_sums`."""
+    unit = float(pixels.std())
+    return unit / scale_of(float(np.abs(pixels - pixels.mean()).max()) / unit)
 
 
 class LabelChain:

@@ -33,6 +33,7 @@ import numpy as np
 from .. import arithmetic, rng
 from ..kernels.evidence import evidence
 from ..lattice import Lattice, pairs
+from ..model.transition import transition
 from ..rng import Purpose
 from .chain import LabelChain
 
@@ -136,7 +137,7 @@ class _Judge:
         chain = self._chain
         self.load(rival)
         if rival.beta is None:
-            rival.beta = float(np.clip(chain.lattice.transition(chain.k), *self._interval))
+            rival.beta = float(np.clip(transition(chain.lattice, chain.k), *self._interval))
             self._climb(rival)
         traces = []
         for _ in range(rounds):

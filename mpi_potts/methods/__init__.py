@@ -4,5 +4,5 @@
 `needs` and `timing` say beforehand what it takes.  The posterior of equation (6) by each method's own way; no
 formula of its own but the step of the exchange algorithm.
 
-May import: ground, kernels, runtime, io, config, image, model, estimation, binding, smc, labels.
+May import: ground, kernels, numbers, runtime, io, config, image, model, estimation, binding, smc, labels.
 """

@@ -4,5 +4,5 @@ Equations of the paper: (5), the prior, sampled by `potts`; (6) and (7) exactly 
 and (6) by the pseudolikelihood; (9) in `noise`, the priors and their updates, and in `simulate`.  S(z),
 equation (8), is `Lattice.statistic`.  Whole arrays in, whole arrays out: nothing here sees a rank.
 
-May import: ground, kernels.
+May import: ground, kernels, numbers.
 """

@@ -3,5 +3,5 @@ it.
 
 No equation of the paper of its own: summaries of the draws of (6) and (10).
 
-May import: ground, runtime, io, model, estimation, binding, smc, labels, methods.
+May import: ground, numbers, runtime, io, model, estimation, binding, smc, labels, methods.
 """

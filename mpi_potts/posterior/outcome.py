@@ -19,7 +19,7 @@ from .. import rng
 from ..estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT
 from ..estimation.diagnostics import LARGEST_RHAT, effective_size, split_rhat
 from ..io.store import Rows
-from ..kernels.label_sums import scale_of
+from ..labels.chain import grain_of
 from ..labels.ensemble import Draws
 from ..labels.starts import score
 from ..methods.base import Fit
@@ -180,9 +180,7 @@ def _warnings(fit, beta: Summary, draws, diagnostics, binding_error, behind):
 
 def _coarse_grain(problem, sd):
     """Pixels are counted in grains: where a few are very far from all others, these have few grains."""
-    pixels = problem.image.values[problem.lattice.exists]
-    unit = float(pixels.std())
-    grain = unit / scale_of(float(np.abs(pixels - pixels.mean()).max()) / unit)
+    grain = grain_of(problem.image.values[problem.lattice.exists])
     narrow = int(np.argmin(sd))
     if grain > GRAIN * sd[narrow]:
         yield (

@@ -2,5 +2,5 @@
 
 Whoever imports this needs matplotlib.  No equation of the paper lives here.
 
-May import: ground, io, config, image, model, estimation, binding, posterior, study.
+May import: ground, numbers, io, config, image, model, estimation, binding, posterior, study.
 """

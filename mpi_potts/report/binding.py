@@ -24,6 +24,7 @@ from ..errors import InputError
 from ..io import files
 from ..lattice import Lattice
 from ..model.exact import Exact
+from ..model.transition import transition
 from . import page
 from .figures import DARK, MIDDLE, render
 from .pictures import panels
@@ -108,7 +109,7 @@ def figure(table: Binding, line: Line) -> tuple[Figure, str]:
     drawn, axes = panels(4, 7.6, sharex=True, height_ratios=(3, 2, 3, 2))
     style = {"color": DARK, "ecolor": "0.55", "elinewidth": 0.7, "ls": "", "marker": "o"}
     style["ms"] = 3.0 if table.beta.size <= 200 else 1.4
-    where = Lattice(table.shape, table.neighbourhood).transition(table.labels)
+    where = transition(Lattice(table.shape, table.neighbourhood), table.labels)
     for name, top, below in (("mean", *axes[:2]), ("sd", *axes[2:])):
         error = getattr(table, f"{name}_se")
         text = f"{table.beta.size} simulated betas, 2 standard errors"

@@ -27,6 +27,7 @@ from ..io import files, fit_file, store
 from ..lattice import Lattice
 from ..model.simulate import FORMAT as SIMULATED
 from ..model.simulate import VERSION as SIMULATED_VERSION
+from ..model.transition import transition
 
 # Probabilities are read this many values at a time: a large scene need not fit into memory.
 SLAB = 1 << 24
@@ -84,7 +85,7 @@ class Result:
 
     @property
     def transition(self) -> float:
-        return self.lattice.transition(self.labels)
+        return transition(self.lattice, self.labels)
 
     def chains(self, name: str) -> np.ndarray:
         """Draws (chains, n, ...) of a dataset in which the chains follow each other."""

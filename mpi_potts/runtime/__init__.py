@@ -2,5 +2,5 @@
 
 `parallel` is the only module beside `__main__` that imports mpi4py.  No equation of the paper lives here.
 
-May import: ground.
+May import: ground, numbers.
 """

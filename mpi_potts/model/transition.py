@@ -1,0 +1,39 @@
+"""Where the Potts model on a lattice orders: beta_crit, and whether S(z) jumps there."""
+
+import math
+
+from .. import arithmetic
+from ..lattice import Lattice
+
+# exp(beta_crit) - 1 = a * k**b.  Exact for the plane with first-order neighbours (Potts 1952: sqrt(k)); for
+# the others through the known Ising point (k = 2), with b from k = 3 where it is known: only to place a grid.
+_TRANSITION = {
+    (2, "first"): (1.0, 0.5),
+    (2, "second"): (0.316, 0.55),
+    (3, "first"): (0.349, 0.678),
+    (3, "18"): (0.079, 0.8),
+    (3, "second"): (0.0499, 0.85),
+}
+
+
+def _triangular(labels):
+    """exp(beta_crit) - 1 = v of the hexagonal plane, exactly: v**3 + 3 v**2 = k (Baxter and others 1978)."""
+    v = math.sqrt(labels)
+    for _ in range(60):
+        # Newton's steps from above, until rounding is all that is left.
+        v -= (v * v * (v + 3.0) - labels) / (3.0 * v * (v + 2.0))
+    return v
+
+
+def transition(lattice: Lattice, labels: int) -> float:
+    """beta_crit: exact in the plane with 4 neighbours, log(1 + sqrt(k)), and with 6; else an estimate."""
+    if lattice.neighbourhood == "hexagonal":
+        return arithmetic.log1p(_triangular(labels))
+    a, b = _TRANSITION[lattice.dimensions, lattice.neighbourhood]
+    power = math.sqrt(labels) if b == 0.5 else arithmetic.power(float(labels), b)
+    return arithmetic.log1p(a * power)
+
+
+def first_order(lattice: Lattice, labels: int) -> bool:
+    """Whether S jumps at beta_crit, so that chains from different starts may not meet."""
+    return labels > (4 if lattice.dimensions == 2 else 2)
