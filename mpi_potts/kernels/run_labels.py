@@ -5,10 +5,12 @@ a cluster a tree, in which every run comes after its parent.  Each run draws a l
 its number, and takes over that of its root: all steps are loops over bytes or words, without a search.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import int64, njit, uint8, uint32, uint64
 
-from .bits import ALL, ONE, lowest
+from .bits import ALL, ONE, deposit, deposit_steps, lowest, parity_below
 from .threefry import threefry2x64
 from .words import draw_words
 
@@ -19,6 +21,52 @@ SINGLE_LABEL = np.uint64(129)
 # Eight labels share a word, a byte each (the first lowest): every second byte, the lowest bit of every byte.
 EVEN_BYTES = np.uint64(0x00FF00FF00FF00FF)
 LOW_BITS = np.uint64(0x0101010101010101)
+
+
+# Words that loops over planes take together: enough to fill vectors, few enough to stay in cache.
+CHUNK = 32
+
+
+class Room(NamedTuple):
+    """What the labels of runs are worked out in.  Each array is allocated alone: rows of one keep LLVM from
+    using vectors."""
+
+    labels: np.ndarray  # uint64: labels of the runs, a byte each
+    rejected: np.ndarray  # as labels
+    octets: np.ndarray  # uint8: the bytes of labels
+    packed: np.ndarray  # (planes, .) uint64: labels of the runs, a bit in each plane
+    packed_octets: np.ndarray  # uint8: the bytes of packed
+    entering: np.ndarray  # (CHUNK,) uint64
+    steps: np.ndarray  # (6, CHUNK) uint64
+
+
+def room(runs: int, planes: int) -> Room:
+    """Room for the labels of so many runs."""
+    # Labels are packed 64 at a time, and read as the 65 bits from any place.
+    labels = np.zeros((runs // 64 + 2) * 8, dtype=np.uint64)
+    packed = np.zeros((planes, runs // 64 + 3), dtype=np.uint64)
+    return Room(
+        labels=labels,
+        rejected=np.empty_like(labels),
+        octets=labels.view(np.uint8),
+        packed=packed,
+        packed_octets=packed.view(np.uint8),
+        entering=np.empty(CHUNK, dtype=np.uint64),
+        steps=np.empty((6, CHUNK), dtype=np.uint64),
+    )
+
+
+@njit(cache=True)
+def new_labels(state, exists, starts, before, parent, room, k, k0, k1):
+    """Give every cluster a label, uniform on 0..k-1, and write it to all its sites.
+
+    `starts` (words,) has the first sites of runs, `before` (words + 1,) the number of runs before each word.
+    """
+    runs = uint64(before[starts.size])
+    draw_labels(room.labels, room.octets, room.rejected, runs, k, k0, k1)
+    spread_labels(parent, room.octets, runs)
+    pack_labels(room.labels, room.packed_octets, runs)
+    fill_planes(state, room.packed, exists, starts, before, room.entering, room.steps)
 
 
 @njit(cache=True)
@@ -83,6 +131,25 @@ def pack_labels(labels, packed_octets, runs):
             bits |= bits >> uint64(14)
             bits |= bits >> uint64(28)
             octets[j] = uint8(bits & uint64(0xFF))
+
+
+@njit(cache=True)
+def fill_planes(state, packed, exists, starts, before, entering, steps):
+    """Write the labels of the runs to all their sites.
+
+    From site to site a plane changes only where a run starts.  The changes from run to run are deposited at
+    the starts; the parity of the changes so far, counted from the run that enters the word, is the plane.
+    """
+    for begin in range(0, starts.size, CHUNK):
+        end = min(begin + CHUNK, starts.size)
+        marks, sites, counts = starts[begin:end], exists[begin:end], before[begin:end]
+        deposit_steps(marks, steps)
+        for p in range(state.shape[0]):
+            plane = state[p, begin:end]
+            changes_of_runs(packed[p], counts, plane, entering)
+            deposit(plane, marks, steps)
+            for j in range(plane.size):
+                plane[j] = (parity_below(plane[j]) ^ entering[j]) & sites[j]
 
 
 @njit(cache=True)
