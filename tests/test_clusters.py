@@ -1,6 +1,9 @@
 """The Swendsen-Wang sampler of every lattice: S(z), bonds, clusters, new labels, and moments of S(z)."""
 
 import math
+import os
+import subprocess
+import sys
 from functools import cache
 
 import numpy as np
@@ -355,3 +358,36 @@ def test_moments_agree_with_exact_ones():
     assert abs(np.mean(z**2) - 1) < 4 * math.sqrt(4 / z.size)
     # No small deviation of all of them to one side.
     assert np.abs(z.reshape(-1, 2).sum(axis=0)).max() < 4 * math.sqrt(z.size / 2)
+
+
+SWEEPS = """
+import hashlib, numpy as np
+from mpi_potts import rng
+from mpi_potts.kernels import clusters as sw
+from mpi_potts.lattice import Lattice
+
+found = hashlib.sha256()
+for lattice in (Lattice((40, 65)), Lattice((31, 33), "hexagonal"), Lattice((9, 10, 11), 26)):
+    for k in (2, 6):
+        layout = sw.layout(lattice, k)
+        state = sw.from_labels(layout, np.zeros(lattice.shape, dtype=np.uint8))
+        draws = rng.stream(1, rng.Purpose.PRIOR_SWEEP, k)
+        found.update(sw.swendsen_wang(layout, state, lattice.transition(k), draws, 0, 20))
+        found.update(state)
+print(found.hexdigest())
+"""
+
+
+def test_the_bits_do_not_depend_on_what_the_compiler_compiles_for(tmp_path):
+    """This CPU, and the oldest of its kind, each compiled and then from the cache."""
+    oldest = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    found = set()
+    for name, target in (("this", {}), ("oldest", oldest)):
+        for _ in range(2):
+            environment = os.environ | target | {"NUMBA_CACHE_DIR": str(tmp_path / name)}
+            run = subprocess.run(
+                [sys.executable, "-c", SWEEPS], env=environment, capture_output=True, text=True, timeout=600
+            )
+            assert run.returncode == 0, run.stderr
+            found.add(run.stdout)
+    assert len(found) == 1
