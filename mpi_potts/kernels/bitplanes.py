@@ -1,4 +1,4 @@
-"""Labels of a plane as bit planes, 64 sites to a word, and the word operations that the kernels share.
+"""Labels of a plane as bit planes, 64 sites to a word.
 
 Site (row, column) is bit `column % 64` of word `row * width + column // 64`, where `width` words hold a row;
 plane p holds bit p of the labels.  A row of zero words precedes the lattice, so that the word above and the
@@ -11,15 +11,10 @@ joins x and the site above.  S(z) is then the number of ones in the two masks of
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types, uint64
-from numba.extending import intrinsic
+from numba import njit, uint64
 
 from ..lattice import Lattice, pairs
-
-ONE = np.uint64(1)
-ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-HALVES = (1, 2, 4, 8, 16, 32)
+from .bits import ONE, popcount
 
 
 class Layout(NamedTuple):
@@ -75,80 +70,6 @@ def _bits(layout, words):
     """(rows, columns) uint8 zeros and ones of (rows * width,) words."""
     octets = words.astype("<u8").view(np.uint8).reshape(layout.rows, -1)
     return np.unpackbits(octets, axis=1, count=layout.columns, bitorder="little")
-
-
-@intrinsic
-def popcount(typingctx, word):
-    """The number of ones in a uint64 (one machine instruction, which Python cannot name)."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), codegen
-
-
-@intrinsic
-def lowest(typingctx, word):
-    """The position of the lowest one in a uint64 that is not zero."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), codegen
-
-
-@njit(inline="always")
-def flood(seeds, along):
-    """The bits of `along` that seeds reach when they spread upwards through consecutive ones of `along`.
-
-    Adding a seed to a block of ones carries through it: all bits from the seed to the block's end change.
-    """
-    return along & (((along + seeds) ^ along) | seeds)
-
-
-@njit(inline="always")
-def parity_below(word):
-    """Bit x of the result is the parity of the bits 0..x of `word`."""
-    for s in HALVES:
-        word = word ^ (word << uint64(s))
-    return word
-
-
-@njit(cache=True)
-def deposit_steps(masks, steps):
-    """The masks by which `deposit` moves bits up, step s by 2**s (Warren, Hacker's Delight, section 7-5)."""
-    s0, s1, s2, s3, s4, s5 = steps[0], steps[1], steps[2], steps[3], steps[4], steps[5]
-    for j in range(masks.size):
-        rest, holes = masks[j], ~masks[j] << ONE
-        s0[j], rest, holes = _step(rest, holes, 1)
-        s1[j], rest, holes = _step(rest, holes, 2)
-        s2[j], rest, holes = _step(rest, holes, 4)
-        s3[j], rest, holes = _step(rest, holes, 8)
-        s4[j], rest, holes = _step(rest, holes, 16)
-        s5[j], rest, holes = _step(rest, holes, 32)
-
-
-@njit(inline="always")
-def _step(mask, holes, distance):
-    """The bits of the mask with an odd number of holes below, and what remains when they have moved down."""
-    odd = parity_below(holes)
-    moved = odd & mask
-    return moved, (mask ^ moved) | (moved >> uint64(distance)), holes & ~odd
-
-
-@njit(cache=True)
-def deposit(words, masks, steps):
-    """Move the lowest bits of every word, in order, to the places where its mask has ones."""
-    s0, s1, s2, s3, s4, s5 = steps[0], steps[1], steps[2], steps[3], steps[4], steps[5]
-    for j in range(masks.size):
-        word = words[j]
-        word = (word & ~s5[j]) | ((word << uint64(32)) & s5[j])
-        word = (word & ~s4[j]) | ((word << uint64(16)) & s4[j])
-        word = (word & ~s3[j]) | ((word << uint64(8)) & s3[j])
-        word = (word & ~s2[j]) | ((word << uint64(4)) & s2[j])
-        word = (word & ~s1[j]) | ((word << uint64(2)) & s1[j])
-        word = (word & ~s0[j]) | ((word << uint64(1)) & s0[j])
-        words[j] = word & masks[j]
 
 
 @njit(cache=True)

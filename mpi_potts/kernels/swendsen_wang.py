@@ -20,25 +20,14 @@ Draws are addressed by (stream, number of the sweep, index): how sweeps are spli
 from typing import NamedTuple
 
 import numpy as np
-from numba import int64, njit, uint8, uint32, uint64
+from numba import njit, uint32, uint64
 
-from .bitplanes import (
-    ALL,
-    ONE,
-    Layout,
-    deposit,
-    deposit_steps,
-    flood,
-    from_labels,
-    layout,
-    like_neighbours,
-    lowest,
-    parity_below,
-    popcount,
-    to_labels,
-)
+from .bitplanes import Layout, from_labels, layout, like_neighbours, to_labels
+from .bits import ALL, ONE, deposit, deposit_steps, flood, lowest, parity_below, popcount
 from .elementary import expm1
+from .run_labels import changes_of_runs, draw_labels, pack_labels, spread_labels
 from .threefry import threefry2x64
+from .words import draw_words
 
 __all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels"]
 
@@ -50,12 +39,6 @@ CHUNK = 32
 
 # Second counter words of a sweep's draws: 0..7 bits of bonds, 64..127 single bonds, then labels of runs.
 SINGLE_BOND = np.uint64(64)
-RUN_LABELS = np.uint64(128)
-SINGLE_LABEL = np.uint64(129)
-
-# Eight labels share a word, a byte each (the first lowest): every second byte, the lowest bit of every byte.
-EVEN_BYTES = np.uint64(0x00FF00FF00FF00FF)
-LOW_BITS = np.uint64(0x0101010101010101)
 
 
 class Scratch(NamedTuple):
@@ -123,7 +106,7 @@ def _sweeps(layout, scratch, state, threshold, s0, s1, first, statistics):
     labels, rejected, octets, packed, packed_octets, entering, steps = scratch[8:]
     like_neighbours(state, layout.left, layout.up, width, like_left, like_up)
     for t in range(statistics.size):
-        k0, k1 = single_draw(first + uint64(t), uint64(0), s0, s1)
+        k0, k1 = draw_words(first + uint64(t), uint64(0), s0, s1)
         draw_bonds(like_left, like_up, left, up, threshold, k0, k1)
         runs = number_runs(exists, left, starts, before)
         join_runs(left, up, starts, before, width, parent, queue)
@@ -132,12 +115,6 @@ def _sweeps(layout, scratch, state, threshold, s0, s1, first, statistics):
         pack_labels(labels, packed_octets, runs)
         fill_planes(state, packed, exists, starts, before, width, entering, steps)
         statistics[t] = like_neighbours(state, layout.left, layout.up, width, like_left, like_up)
-
-
-@njit(cache=True)
-def single_draw(c0, c1, k0, k1):
-    """The generator where it is not in a loop over words: compiled once instead of at every place."""
-    return threefry2x64(c0, c1, k0, k1)
 
 
 @njit(cache=True)
@@ -168,7 +145,7 @@ def draw_bonds(like_left, like_up, left, up, threshold, k0, k1):
         while undecided:
             x = lowest(undecided)
             undecided &= undecided - ONE
-            r0, r1 = single_draw(uint64(w), SINGLE_BOND + x, k0, k1)
+            r0, r1 = draw_words(uint64(w), SINGLE_BOND + x, k0, k1)
             left[w] |= like_left[w] & (uint64(r0 < rest) << x)
             up[w] |= like_up[w] & (uint64(r1 < rest) << x)
 
@@ -256,70 +233,6 @@ def join_runs(left, up, starts, before, width, parent, queue):
 
 
 @njit(cache=True)
-def draw_labels(labels, octets, rejected, runs, k, k0, k1):
-    """A uniform label 0..k-1 for each run, eight to a word.
-
-    A random byte r gives the label r k / 256, exactly uniform when the r with (r k mod 256) < (256 mod k) are
-    rejected; these few are drawn again, one by one.
-    """
-    excess = uint64(256) % k
-    shortfall = (uint64(256) - excess) * (EVEN_BYTES & LOW_BITS)
-    words = 2 * (int64(runs) // 16 + 1)
-    for j in range(words // 2):
-        labels[2 * j], labels[2 * j + 1] = threefry2x64(uint64(j), RUN_LABELS, k0, k1)
-    for j in range(words):
-        even = (labels[j] & EVEN_BYTES) * k
-        odd = ((labels[j] >> uint64(8)) & EVEN_BYTES) * k
-        labels[j] = ((even >> uint64(8)) & EVEN_BYTES) | (odd & ~EVEN_BYTES)
-        # The ninth bit of a sum is set where the remainder is not below the excess.
-        accept_even = ((even & EVEN_BYTES) + shortfall) & ~EVEN_BYTES
-        accept_odd = ((odd & EVEN_BYTES) + shortfall) & ~EVEN_BYTES
-        rejected[j] = ~((accept_even >> uint64(8)) | accept_odd) & LOW_BITS
-    for j in range(words):
-        again = rejected[j]
-        while again:
-            i = uint64(8 * j) + (lowest(again) >> uint64(3))
-            again &= again - ONE
-            octets[i] = single_label(i, k, k0, k1)
-    octets[0] = 0
-
-
-@njit(cache=True)
-def single_label(i, k, k0, k1):
-    """The label of run i where its byte was rejected: 64-bit words, again with rejection."""
-    limit = ALL - ALL % k
-    attempt = SINGLE_LABEL
-    while True:
-        r0, r1 = single_draw(i, attempt, k0, k1)
-        if r0 < limit:
-            return uint8(r0 % k)
-        if r1 < limit:
-            return uint8(r1 % k)
-        attempt += ONE
-
-
-@njit(cache=True)
-def spread_labels(parent, octets, runs):
-    """Give every run the label of its root: a parent comes before its children and is right by then."""
-    for i in range(int64(runs) + 1):
-        octets[i] = octets[parent[i]]
-
-
-@njit(cache=True)
-def pack_labels(labels, packed_octets, runs):
-    """Bit i of packed plane p is bit p of the label of run i."""
-    words = 8 * (int64(runs) // 64 + 1)
-    for p in range(packed_octets.shape[0]):
-        octets = packed_octets[p]
-        for j in range(words):
-            bits = (labels[j] >> uint64(p)) & LOW_BITS
-            bits |= bits >> uint64(7)
-            bits |= bits >> uint64(14)
-            bits |= bits >> uint64(28)
-            octets[j] = uint8(bits & uint64(0xFF))
-
-
-@njit(cache=True)
 def fill_planes(state, packed, exists, starts, before, width, entering, steps):
     """Write the labels of the runs to all their sites.
 
@@ -336,17 +249,3 @@ def fill_planes(state, packed, exists, starts, before, width, entering, steps):
             deposit(plane, marks, steps)
             for j in range(plane.size):
                 plane[j] = (parity_below(plane[j]) ^ entering[j]) & sites[j]
-
-
-@njit(cache=True)
-def changes_of_runs(bits, counts, changes, entering):
-    """Bit i of a word's changes: whether run i that starts in it differs from the one before; `entering`, all
-    zeros or ones: the bit of the run that enters it."""
-    for j in range(changes.size):
-        word = counts[j] >> uint32(6)
-        shift = uint64(counts[j] & uint32(63))
-        low, high = bits[word], bits[word + uint32(1)]
-        runs = (low >> shift) | ((high << ONE) << (uint64(63) - shift))
-        following = ((low >> ONE) >> shift) | (high << (uint64(63) - shift))
-        changes[j] = runs ^ following
-        entering[j] = uint64(0) - (runs & ONE)
