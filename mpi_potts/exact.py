@@ -111,15 +111,15 @@ def _neighbours(lattice):
     The longest axis varies slowest, so that the frontier lies along the shorter ones.
     """
     order = sorted(range(lattice.dimensions), key=lambda axis: -lattice.shape[axis])
-    sites = np.argwhere(lattice.exists.transpose(order))
-    number = {tuple(site): i for i, site in enumerate(sites.tolist())}
-    neighbours = [[] for _ in number]
-    for site, i in number.items():
-        for step in lattice.half_offsets[:, order].tolist():
-            j = number.get(tuple(a + b for a, b in zip(site, step)))
-            if j is not None:
-                neighbours[i].append(j)
-                neighbours[j].append(i)
+    exists = lattice.exists.transpose(order)
+    number = np.full(exists.shape, -1)
+    number[exists] = np.arange(lattice.sites)
+    neighbours = [[] for _ in range(lattice.sites)]
+    for here, there in lattice.pairs(number.transpose(np.argsort(order))):
+        edge = (here >= 0) & (there >= 0)
+        for i, j in zip(here[edge].tolist(), there[edge].tolist()):
+            neighbours[i].append(j)
+            neighbours[j].append(i)
     return neighbours
 
 

@@ -2,11 +2,18 @@
 
 A lattice has free boundaries in two or three dimensions.  `first`-order neighbours differ by one step along
 one axis (4 in a plane, 6 in a volume); `second`-order neighbours differ by at most one step along every axis
-(8 and 26).  A mask leaves pixels out: they have no label, and their edges do not count.
+(8 and 26); between them, in a volume, 18 differ in one or two axes.  The numbers of neighbours are names too.
+
+A `hexagonal` plane has its odd rows (counted from 0) shifted to the right by half a pixel.  A pixel has six
+neighbours: two in its row, and in the rows above and below those of its own column and of the column before
+it (even rows) or after it (odd rows): six of the eight, by the parity of the row.
+
+A mask leaves pixels out: they have no label, and their edges do not count.
 """
 
 import hashlib
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -18,21 +25,36 @@ from .errors import InputError
 
 NEIGHBOURHOODS = ("first", "second")
 
+# By dimensions and what may be written for it; the names on the right are in digests and files.
+_NAMES = {
+    2: {"first": "first", "4": "first", "second": "second", "8": "second", "hexagonal": "hexagonal"},
+    3: {"first": "first", "6": "first", "18": "18", "second": "second", "26": "second"},
+}
+
 # exp(beta_crit) - 1 = a * k**b.  Exact for the plane with first-order neighbours (Potts 1952: sqrt(k)); for
 # the others through the known Ising point (k = 2), with b from k = 3 where it is known: only to place a grid.
 _TRANSITION = {
     (2, "first"): (1.0, 0.5),
     (2, "second"): (0.316, 0.55),
     (3, "first"): (0.349, 0.678),
+    (3, "18"): (0.079, 0.8),
     (3, "second"): (0.0499, 0.85),
 }
 
+# How many axes the steps to neighbours may differ in, where it is not all.
+_AXES = {"first": 1, "18": 2}
 
-def half_offsets(dimensions: int, neighbourhood: str) -> np.ndarray:
-    """(h, dimensions) int steps to the neighbours that follow in raster order: every edge once."""
+
+def half_offsets(dimensions: int, neighbourhood: str, row: int = 0) -> np.ndarray:
+    """(h, dimensions) int steps to the neighbours that follow in raster order: every edge once.
+
+    Those of a hexagonal plane depend on the parity of the row that they begin in.
+    """
     steps = [step for step in product((-1, 0, 1), repeat=dimensions) if step > (0,) * dimensions]
-    if neighbourhood == "first":
-        steps = [step for step in steps if sum(map(abs, step)) == 1]
+    axes = _AXES.get(neighbourhood, dimensions)
+    steps = [step for step in steps if sum(map(abs, step)) <= axes]
+    if neighbourhood == "hexagonal":
+        steps.remove((1, -1) if row % 2 else (1, 1))
     return np.array(steps, dtype=np.int64)
 
 
@@ -43,12 +65,18 @@ def pairs(array: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return array[near], array[far]
 
 
+def _triangular(labels):
+    """exp(beta_crit) - 1 = v of the hexagonal plane, exactly: v**3 + 3 v**2 = k (Baxter and others 1978)."""
+    c = (labels - 2) / 2
+    return 2 * (math.cos(math.acos(c) / 3) if c <= 1 else math.cosh(math.acosh(c) / 3)) - 1
+
+
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """Shape (2 or 3 dimensions), neighbourhood, and mask (True where the pixel exists; None for all)."""
 
     shape: tuple[int, ...]
-    neighbourhood: str = "first"
+    neighbourhood: str | int = "first"
     mask: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
@@ -56,10 +84,11 @@ class Lattice:
         object.__setattr__(self, "shape", shape)
         if len(shape) not in (2, 3) or min(shape) < 1:
             raise InputError(f"image.shape = {list(shape)}: 2 or 3 positive numbers are accepted")
-        if self.neighbourhood not in NEIGHBOURHOODS:
-            raise InputError(
-                f"model.neighbourhood = {self.neighbourhood!r}: one of {NEIGHBOURHOODS} is accepted"
-            )
+        names = _NAMES[len(shape)]
+        if str(self.neighbourhood) not in names:
+            accepted = ", ".join(names)
+            raise InputError(f"model.neighbourhood = {self.neighbourhood!r}: {accepted} are accepted")
+        object.__setattr__(self, "neighbourhood", names[str(self.neighbourhood)])
         if self.mask is not None:
             # A copy: the digest must not change behind a caller's array.
             self._set_mask(np.array(self.mask, dtype=bool, order="C"))
@@ -92,24 +121,43 @@ class Lattice:
 
     @cached_property
     def half_offsets(self) -> np.ndarray:
+        """See the function; of a hexagonal plane those of even rows, so that only their number is of use."""
         return half_offsets(self.dimensions, self.neighbourhood)
+
+    def pairs(self, array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Views of an array of the lattice's shape: the two ends of all edges inside the box, each once."""
+        if self.neighbourhood != "hexagonal":
+            yield from (pairs(array, step) for step in self.half_offsets)
+            return
+        for row in range(2):
+            for step in half_offsets(2, "hexagonal", row):
+                yield tuple(view[row::2] for view in pairs(array, step))
 
     @cached_property
     def edges(self) -> int:
         """The number of neighbour pairs |E|."""
+        # A view of one byte has the shape of the box, and takes no memory.
+        exists = np.broadcast_to(True, self.shape) if self.mask is None else self.mask
         if self.mask is None:
-            return sum(
-                math.prod(n - abs(int(s)) for n, s in zip(self.shape, step)) for step in self.half_offsets
-            )
-        return sum(int(np.logical_and(*pairs(self.mask, step)).sum()) for step in self.half_offsets)
+            return sum(here.size for here, _ in self.pairs(exists))
+        return sum(int(np.logical_and(here, there).sum()) for here, there in self.pairs(exists))
 
     @cached_property
     def colours(self) -> np.ndarray:
-        """uint8 colour of every site, shared by no neighbours: 2 colours first-order, 4 or 8 second-order."""
-        index = np.indices(self.shape, sparse=True)
+        """uint8 colour of every site, shared by no neighbours: see `colour`."""
+        return self.colour(np.indices(self.shape, sparse=True)).astype(np.uint8)
+
+    def colour(self, index: Sequence[np.ndarray]) -> np.ndarray:
+        """The colours of sites given by their indices: functions of the parities of the indices alone.
+
+        2 colours first-order; 4 or 8 second-order, one for each class of parities; 4 with 18 neighbours,
+        where sites that differ in every axis are none.  A hexagonal plane has 4 as well: three would do, but
+        not by parities.
+        """
         if self.neighbourhood == "first":
-            return (sum(index) % 2).astype(np.uint8)
-        return sum((i % 2) << d for d, i in enumerate(index)).astype(np.uint8)
+            return sum(index) % 2
+        parity = sum((i % 2) << d for d, i in enumerate(index))
+        return np.minimum(parity, 7 - parity) if self.neighbourhood == "18" else parity
 
     @cached_property
     def digest(self) -> str:
@@ -120,17 +168,16 @@ class Lattice:
 
     def statistic(self, labels: np.ndarray) -> int:
         """S(z), the number of like neighbour pairs (paper, equation 8), by the definition."""
-        total = 0
-        for step in self.half_offsets:
-            here, there = pairs(labels, step)
-            like = here == there
-            if self.mask is not None:
-                like &= np.logical_and(*pairs(self.mask, step))
-            total += int(like.sum())
-        return total
+        there_is = self.pairs(self.exists)
+        return sum(
+            int(((here == there) & exists & exist).sum())
+            for (here, there), (exists, exist) in zip(self.pairs(labels), there_is)
+        )
 
     def transition(self, labels: int) -> float:
-        """beta_crit: exactly log(1 + sqrt(k)) in the plane with first-order neighbours, else an estimate."""
+        """beta_crit: exact in the plane with 4 neighbours, log(1 + sqrt(k)), and with 6; else an estimate."""
+        if self.neighbourhood == "hexagonal":
+            return math.log1p(_triangular(labels))
         a, b = _TRANSITION[self.dimensions, self.neighbourhood]
         power = math.sqrt(labels) if b == 0.5 else arithmetic.power(float(labels), b)
         return arithmetic.log1p(a * power)
