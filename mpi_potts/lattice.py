@@ -67,8 +67,11 @@ def pairs(array: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _triangular(labels):
     """exp(beta_crit) - 1 = v of the hexagonal plane, exactly: v**3 + 3 v**2 = k (Baxter and others 1978)."""
-    c = (labels - 2) / 2
-    return 2 * (math.cos(math.acos(c) / 3) if c <= 1 else math.cosh(math.acosh(c) / 3)) - 1
+    v = math.sqrt(labels)
+    for _ in range(60):
+        # Newton's steps from above, until rounding is all that is left.
+        v -= (v * v * (v + 3.0) - labels) / (3.0 * v * (v + 2.0))
+    return v
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +180,7 @@ class Lattice:
     def transition(self, labels: int) -> float:
         """beta_crit: exact in the plane with 4 neighbours, log(1 + sqrt(k)), and with 6; else an estimate."""
         if self.neighbourhood == "hexagonal":
-            return math.log1p(_triangular(labels))
+            return arithmetic.log1p(_triangular(labels))
         a, b = _TRANSITION[self.dimensions, self.neighbourhood]
         power = math.sqrt(labels) if b == 0.5 else arithmetic.power(float(labels), b)
         return arithmetic.log1p(a * power)
