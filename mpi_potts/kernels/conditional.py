@@ -140,6 +140,7 @@ def workspace(k):
     """The arrays that a block needs: weights (k + 5, BLOCK) float32, ranks, bytes, random words.
 
     After the rows of the k labels come two to work in, and constants: 0, the smallest and the largest number.
+    The three rows of bytes are for counts, new labels (pieces of which are read beyond the end) and others.
     """
     space = np.zeros((k + 5, BLOCK), np.float32)
     space[k + 3] = -np.inf
@@ -153,21 +154,16 @@ def workspace(k):
 
 
 @leaf
-def draw_labels(work, k, index, word, more, k0, k1):
-    """New labels of a block, in the workspace: small[1].
+def pick(work, k, index, word, more, k0, k1):
+    """New labels of a block, in the workspace (small[1]), given their weights added up: space[:k].
 
-    space[:k] holds the logarithms of the weights, which are lost; after them the rows k and k + 1 hold their
-    maxima in turn, so that the last one depends on k.  The sites of the block are numbered from `index`: word
-    `word` of their counters gives the first bits, word `more` the others.
+    The sites of the block are numbered from `index`: word `word` of their counters gives the first bits, word
+    `more` the others.
     """
     space, rank, small, words = work
-    low, high, zero, infinite = space[k], space[k + 1], space[k + 2], space[k + 4]
-    new, largest = small[1], space[k + (k - 1 & 1)]
+    low, high, infinite, new = space[k], space[k + 1], space[k + 4], small[1]
     random = words.view(np.uint16)
     fill_words(words, index // 8, uint64(word), k0, k1)
-    accumulate(zero, space[0], largest)
-    for j in range(1, k):
-        accumulate(space[j - 1], space[j], largest)
     if k <= 3:
         undecided = choose_of_three(random, space[0], space[1] if k > 2 else infinite, space[k - 1], new)
     else:
@@ -178,3 +174,17 @@ def draw_labels(work, k, index, word, more, k0, k1):
         undecided = close(rank, new)
     if undecided > 0:
         refine(random, space[:k], new, index, uint64(more), k0, k1)
+
+
+@leaf
+def draw_labels(work, k, index, word, more, k0, k1):
+    """The same, given the logarithms of the weights: space[:k].
+
+    The rows k and k + 1 hold their maxima in turn, so that where the last one is depends on k.
+    """
+    space = work[0]
+    largest = space[k + (k - 1 & 1)]
+    accumulate(space[k + 2], space[0], largest)
+    for j in range(1, k):
+        accumulate(space[j - 1], space[j], largest)
+    pick(work, k, index, word, more, k0, k1)

@@ -83,6 +83,17 @@ def add_equal(typing, count, a, b):
 
 
 @intrinsic
+def larger_bytes(typing, a, b):
+    """The larger of every two bytes."""
+
+    def generate(context, builder, signature, arguments):
+        a, b = arguments
+        return builder.select(builder.icmp_unsigned(">", a, b), a, b)
+
+    return a(a, b), generate
+
+
+@intrinsic
 def mix(typing, old, new, mask):
     """The bits of `new` where the mask is 1, else those of `old`."""
 
