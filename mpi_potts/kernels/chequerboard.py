@@ -24,10 +24,11 @@ bits whoever computes it.
 """
 
 import numpy as np
-from numba import float32, int32, int64, njit, uint8, uint64
+from numba import float32, int32, njit, uint8, uint64
 
 from .chequerboard_layout import ABSENT, BLOCK, Layout, from_labels, layout, to_labels
 from .elementary import exp, expm1
+from .gibbs_blocks import sum_bytes
 from .words import draw_words, fill_words
 
 __all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels"]
@@ -45,16 +46,6 @@ LARGEST_BETA = 20.0
 def count_like(label, a, b, c, d):
     """How many of four labels equal `label`, as a byte."""
     return uint8(uint8(label == a) + uint8(label == b) + uint8(label == c) + uint8(label == d))
-
-
-@njit(cache=True)
-def sum_bytes(words):
-    """Sum of the bytes of BLOCK // 8 words, in columns of 16 bits that cannot overflow (bytes up to 4)."""
-    columns = uint64(0)
-    for i in range(BLOCK // 8):
-        word = words[i]
-        columns += (word & uint64(0x00FF00FF00FF00FF)) + ((word >> uint64(8)) & uint64(0x00FF00FF00FF00FF))
-    return int64((columns * uint64(0x0001000100010001)) >> uint64(48))
 
 
 @njit(cache=True)

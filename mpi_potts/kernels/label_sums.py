@@ -11,7 +11,8 @@ overflow.
 import numpy as np
 from numba import int32, int64, njit, uint8
 
-from .chequerboard_layout import BLOCK
+from .gibbs_layout import BLOCK
+from .leaf import leaf
 
 LARGEST = 2**23
 
@@ -23,7 +24,7 @@ _LOW = int64(2**32 - 1)
 COLUMNS = 4
 
 
-@njit(cache=True)
+@leaf
 def _one_label(z, y, scale, label):
     """Number and sum, packed, and sum of squares of the sites of a label in a block."""
     s, t = int64(0), int64(0)
@@ -37,7 +38,7 @@ def _one_label(z, y, scale, label):
     return s, t
 
 
-@njit(cache=True)
+@leaf
 def _two_labels(z, y, scale, first, second):
     """The same of two labels."""
     s0, t0, s1, t1 = int64(0), int64(0), int64(0), int64(0)
@@ -53,14 +54,14 @@ def _two_labels(z, y, scale, first, second):
     return s0, t0, s1, t1
 
 
-@njit(cache=True)
+@leaf
 def _unpack(s):
     """The number and the sum in one word."""
     number = (s + (int64(1) << int64(_COUNT - 1))) >> int64(_COUNT)
     return number, s - (number << int64(_COUNT))
 
 
-@njit(cache=True)
+@leaf
 def block_totals(exists, y, scale, totals):
     """totals (3,) = number, sum and sum of squares of q over the sites of a block that exist."""
     totals[:] = 0
@@ -72,7 +73,7 @@ def block_totals(exists, y, scale, totals):
             totals[2] += q * q
 
 
-@njit(cache=True)
+@leaf
 def _add_about(number, total, square, reference, sums):
     """Add the sums of a label in a block, taken about its reference."""
     square -= reference * (int64(2) * total - reference * number)
@@ -82,7 +83,7 @@ def _add_about(number, total, square, reference, sums):
     sums[3] += square & _LOW
 
 
-@njit(cache=True)
+@leaf
 def add_block(z, y, scale, totals, reference, sums):
     """Add a block to sums (k, 4) int64.
 

@@ -6,6 +6,7 @@ A round of the cipher waits for the one before it: a loop over single counters l
 
 from numba import njit, uint64
 
+from .leaf import leaf
 from .threefry import PARITY, threefry2x64
 
 
@@ -48,7 +49,7 @@ def _second_four(a0, a1, b0, b1, key0, key1):
     return a0 + key0, a1 + key1, b0 + key0, b1 + key1
 
 
-@njit(cache=True)
+@leaf
 def fill_words(words, first, word, k0, k1):
     """Random words of the counters (first + i, word), into places i and half + i of `words` (2 half,)."""
     quarter = words.size // 4

@@ -1,0 +1,229 @@
+"""Where the Gibbs kernels keep the labels of a lattice, whatever its dimensions, neighbourhood and mask.
+
+Places.  Rows along the last axis are split by the parity of x.  Row by row, the pairs x // 2 of which a pixel
+exists make segments, wherever fewer than `PADDING` of them are missing in between; the segments are stored
+one after the other, with `PADDING` absent places between them: memory goes with the number of pixels that
+exist, not with the box around them.  Even pixels are at place start + x // 2, odd ones `half` further on.  A
+place holds a label, or 255 where no pixel exists, which equals no label: that is the free boundary.
+
+Pieces.  In one row and parity all pixels have the same colour, so the pixels of a colour come in runs of
+places.  Runs are cut into pieces of at most `PIECE` places.  The neighbours of a piece at a step (dz, dy, dx)
+are a run of places in another row: within one segment, since a piece with a neighbour on either side is
+shorter than the gap between two, or in the empty places at the beginning, if there is none.  `rows` has for
+each piece the place at its own x // 2 in each neighbouring row, even half; the rest of a step is a constant.
+
+Blocks.  The pixels of a colour, in raster order, are taken in blocks of `BLOCK`: the unit of all loops,
+random numbers and sums.  Observations and counts are kept in this order, the last block of a colour filled
+up.  No result depends on how blocks are divided between calls, threads or ranks.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InputError
+from ..lattice import Lattice, half_offsets
+
+BLOCK = 512
+ABSENT = 255
+
+# Places that are copied at once; a piece and its two neighbours fit between two segments.
+PIECE = 32
+PADDING = PIECE + 2
+
+
+class Pieces(NamedTuple):
+    """The pieces of all blocks, colour by colour, and where their neighbours are; for kernels.
+
+    Blocks are numbered through all colours, and those of colour c are first[c]..first[c + 1] - 1.
+    """
+
+    first: np.ndarray  # (colours + 1,) int64 the first block of each colour
+    start: np.ndarray  # (blocks + 1,) int32 the first piece of each block
+    apart: np.ndarray  # (blocks,) int32 from here on, pieces are close to places of the next block
+    size: np.ndarray  # (blocks,) int32 the number of pixels of each block
+    place: np.ndarray  # (pieces,) int32 the place of the first pixel
+    length: np.ndarray  # (pieces,) uint8 the number of pixels
+    rows: np.ndarray  # (pieces, R) int32 its place in each neighbouring row
+    half: int  # the distance from even to odd pixels
+    slot: np.ndarray  # (colours, M) int32 the row, 0..R-1, of each step, those to earlier colours first
+    shift: np.ndarray  # (colours, 2, M) int32 the rest of the step, from an even or an odd pixel
+    earlier: np.ndarray  # (colours,) int32 the number of steps to earlier colours
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The places of one lattice with `labels` = k labels.
+
+    place, position : (n,) int32, of each pixel that exists, in raster order: its place in a state, and its
+    number in the order of the blocks.
+    """
+
+    lattice: Lattice
+    labels: int
+    places: int
+    place: np.ndarray = field(repr=False)
+    position: np.ndarray = field(repr=False)
+    pieces: Pieces = field(repr=False)
+
+    @property
+    def colours(self) -> int:
+        return self.pieces.first.size - 1
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of all colours."""
+        return self.pieces.size.size
+
+    def blocks_of(self, colour: int) -> int:
+        """The number of blocks of one colour; a colour may be empty."""
+        return int(self.pieces.first[colour + 1] - self.pieces.first[colour])
+
+    def scatter(self, image: np.ndarray, fill) -> np.ndarray:
+        """(blocks * BLOCK,) the pixels of an image in the order of the blocks, `fill` where there is none."""
+        values = np.full(self.blocks * BLOCK, fill, dtype=image.dtype)
+        values[self.position] = image[self.lattice.exists]
+        return values
+
+    def gather(self, values: np.ndarray, fill=0) -> np.ndarray:
+        """The image (*shape, ...) of an array (blocks * BLOCK, ...), `fill` where masked."""
+        image = np.full((*self.lattice.shape, *values.shape[1:]), fill, dtype=values.dtype)
+        image[self.lattice.exists] = values[self.position]
+        return image
+
+
+def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
+    """The state, (places,) uint8, of an image of labels; what stands on masked pixels does not matter."""
+    state = np.full(layout.places, ABSENT, dtype=np.uint8)
+    state[layout.place] = np.asarray(labels)[layout.lattice.exists]
+    return state
+
+
+def to_labels(layout: Layout, state: np.ndarray) -> np.ndarray:
+    """The image of labels, uint8, 255 where masked."""
+    labels = np.full(layout.lattice.shape, ABSENT, dtype=np.uint8)
+    labels[layout.lattice.exists] = state[layout.place]
+    return labels
+
+
+class _Segments:
+    """Segments of pairs of pixels, given by their keys: row * width + x // 2, with a margin all around."""
+
+    def __init__(self, keys):
+        pairs = keys[np.flatnonzero(np.diff(keys, prepend=-1))]
+        begins = np.flatnonzero(np.diff(pairs, prepend=-2 * PADDING) > PADDING)
+        self.first = pairs[begins]
+        self.last = pairs[np.append(begins[1:], pairs.size) - 1]
+        length = self.last - self.first + 1 + PADDING
+        # In front, places for all that does not exist.
+        self.start = 3 * PADDING + np.cumsum(length) - length
+        self.places = int(self.start[-1] + length[-1] + PADDING)
+
+    def place(self, keys):
+        """The places of even pixels that exist."""
+        found = np.searchsorted(self.first, keys, side="right") - 1
+        return self.start[found] + keys - self.first[found]
+
+    def place_near(self, keys, length):
+        """The place of pieces in another row, where there may be nothing."""
+        found = np.maximum(np.searchsorted(self.first, keys + length, side="right") - 1, 0)
+        near = (self.last[found] >= keys - 1) & (self.first[found] <= keys + length)
+        return np.where(near, self.start[found] + keys - self.first[found], PADDING)
+
+
+def _steps(lattice, row):
+    """All steps (dz, dy, dx) to neighbours from rows of this parity."""
+    ahead = half_offsets(lattice.dimensions, lattice.neighbourhood, row)
+    # A step backwards is one ahead from the row where it ends.
+    other = half_offsets(lattice.dimensions, lattice.neighbourhood, row + 1)
+    back = -np.concatenate([ahead[ahead[:, -2] == 0], other[other[:, -2] != 0]])
+    return np.pad(np.concatenate([ahead, back]), ((0, 0), (3 - lattice.dimensions, 0)))
+
+
+def _neighbouring_rows(lattice):
+    """The steps (dz, dy) to all rows with neighbours."""
+    steps = np.concatenate([_steps(lattice, 0), _steps(lattice, 1)])
+    return sorted({(dz, dy) for dz, dy, _ in steps.tolist()})
+
+
+def _step_tables(lattice, half):
+    """slot, shift and earlier of `Pieces`."""
+    rows = _neighbouring_rows(lattice)
+    parities = np.indices((2,) * lattice.dimensions).reshape(lattice.dimensions, -1)
+    colour = lattice.colour(parities)
+    slot, shift, earlier = [], [], []
+    for c in range(colour.max() + 1):
+        # Any pixel of the colour will do: all have neighbours of the same colours.
+        pixel = parities[:, np.flatnonzero(colour == c)[0]]
+        steps = _steps(lattice, pixel[-2])
+        there = lattice.colour((pixel + steps[:, 3 - lattice.dimensions :]).T)
+        steps = steps[np.argsort(there, kind="stable")]
+        earlier.append((there < c).sum())
+        slot.append([rows.index((dz, dy)) for dz, dy, _ in steps.tolist()])
+        ends = np.arange(2)[:, None] + steps[:, 2]
+        shift.append(ends % 2 * half + ends // 2)
+    return [np.array(table, dtype=np.int32) for table in (slot, shift, earlier)]
+
+
+def _cut(place):
+    """Where the pieces of a colour begin: at gaps between its places, at blocks, and in long runs."""
+    number = np.arange(place.size)
+    begins = (np.diff(place, prepend=-2) != 1) | (number % BLOCK == 0)
+    run = np.maximum.accumulate(np.where(begins, number, 0))
+    return np.flatnonzero((number - run) % PIECE == 0)
+
+
+def _close_to_next(place, block):
+    """Which pieces of a colour begin less than `PIECE` before the first place of the next block."""
+    following = np.searchsorted(block, block, side="right")
+    ahead = np.append(place, np.iinfo(place.dtype).max)[following] - place
+    return (0 < ahead) & (ahead < PIECE)
+
+
+def _pieces_of(place, keys, segments, steps):
+    """The pieces of one colour: block, place, length, rows; `place` and `keys` of its pixels."""
+    begins = _cut(place)
+    length = np.diff(begins, append=place.size)
+    rows = [segments.place_near(keys[begins] + step, length) for step in steps]
+    return begins // BLOCK, place[begins], length, np.stack(rows, axis=1)
+
+
+def _put_together(parts, sizes, tables, half):
+    """`Pieces` from those of every colour; sizes: the number of pixels of every colour."""
+    blocks = -(-sizes // BLOCK)
+    first = np.concatenate([[0], np.cumsum(blocks)])
+    size = np.concatenate([np.clip(n - BLOCK * np.arange(b), 0, BLOCK) for n, b in zip(sizes, blocks)])
+    close = np.concatenate([_close_to_next(place, block) for block, place, *_ in parts])
+    block = np.concatenate([part[0] + before for part, before in zip(parts, first)])
+    place, length, rows = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    start = np.searchsorted(block, np.arange(size.size + 1))
+    apart = start[1:] - np.bincount(block, weights=close, minlength=size.size).astype(np.int64)
+    small = (array.astype(np.int32) for array in (start, apart, size, place))
+    return Pieces(first, *small, length.astype(np.uint8), rows.astype(np.int32), half, *tables)
+
+
+def layout(lattice: Lattice, labels: int) -> Layout:
+    """The layout of a lattice with labels 0..k-1."""
+    where = np.nonzero(lattice.exists)
+    z, y, x = (np.zeros(1, np.int64),) * (3 - lattice.dimensions) + where
+    width = lattice.shape[-1] // 2 + 2 * PADDING
+    plane = (lattice.shape[-2] + 2) * width
+    keys = (z + 1) * plane + (y + 1) * width + x // 2 + PADDING
+    segments = _Segments(keys)
+    half = -(-segments.places // 64) * 64
+    if 2 * half >= 2**31:
+        raise InputError(f"image.shape = {list(lattice.shape)}: fewer than 2**31 pixels are accepted")
+    place = segments.place(keys) + x % 2 * half
+    tables = _step_tables(lattice, half)
+    steps = [dz * plane + dy * width for dz, dy in _neighbouring_rows(lattice)]
+    parts, sizes, position = [], [], np.empty(keys.size, dtype=np.int32)
+    colour, before = lattice.colour(where), 0
+    for c in range(tables[0].shape[0]):
+        mine = np.flatnonzero(colour == c)
+        parts.append(_pieces_of(place[mine], keys[mine], segments, steps))
+        position[mine] = before + np.arange(mine.size)
+        before += -(-mine.size // BLOCK) * BLOCK
+        sizes.append(mine.size)
+    pieces = _put_together(parts, np.array(sizes), tables, half)
+    return Layout(lattice, labels, 2 * half, place.astype(np.int32), position, pieces)
