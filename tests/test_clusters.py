@@ -13,9 +13,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 
 from mpi_potts import rng
-from mpi_potts.exact import Exact
 from mpi_potts.kernels import clusters as sw
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.exact import Exact
 
 LABELS = [2, 3, 4, 5, 6, 8, 9, 200, 255]
 PLANES = (4, 8, "hexagonal")

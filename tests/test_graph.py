@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mpi_potts import rng
-from mpi_potts.exact import Exact
 from mpi_potts.kernels import graph
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.exact import Exact
 
 DRAWS = rng.stream(5, rng.Purpose.PRIOR_SWEEP)
 

@@ -7,7 +7,8 @@ import pytest
 
 from mpi_potts import rng
 from mpi_potts.errors import InputError
-from mpi_potts.kernels import chain, chequerboard, chequerboard_data, surrogate
+from mpi_potts.kernels import chain, gibbs_data, gibbs_layout, surrogate
+from mpi_potts.kernels.conditional import parameters
 from mpi_potts.kernels.float32 import exp2
 from mpi_potts.kernels.label_sums import COLUMNS, LARGEST, quantise, references
 from mpi_potts.labels.chain import LabelChain
@@ -25,18 +26,21 @@ class Fixed:
 
     def __init__(self, lattice, k, values, mean, sd):
         self.lattice, self.k, self.values, self.mean, self.sd = lattice, k, values, mean, sd
-        self.layout = chequerboard.layout(lattice, k)
+        self.layout = gibbs_layout.layout(lattice, k)
         labels = np.random.default_rng(1).integers(0, k, lattice.shape).astype(np.uint8)
-        self.state = chequerboard.from_labels(self.layout, labels)
-        self.place = self.layout.absent, *self.layout.geometry
-        self.data = chequerboard_data.prepare(self.layout, values)
-        self.parameters = chequerboard_data.parameters(mean, sd)
+        self.data = gibbs_data.prepare(self.layout, values)
+        self.sites = gibbs_layout.from_labels(self.layout, labels), self.layout.pieces, self.data
+        self.parameters = parameters(mean, sd)
         self.reference = references(mean, float(self.data[1]))
         self.sums = np.zeros((k, COLUMNS), np.int64)
 
+    @property
+    def state(self):
+        return self.sites[0]
+
     def sweep(self, beta, number):
-        arguments = self.state, self.place, self.data, beta, self.parameters, self.reference
-        return chequerboard_data.sweep(*arguments, *rng.key(SWEEPS, number), self.sums)
+        key = rng.key(SWEEPS, number)
+        return gibbs_data.sweep(*self.sites, beta, self.parameters, self.reference, key, self.sums)
 
     @property
     def totals(self):
@@ -45,7 +49,7 @@ class Fixed:
 
     @property
     def labels(self):
-        return chequerboard.to_labels(self.layout, self.state)
+        return gibbs_layout.to_labels(self.layout, self.state)
 
 
 def batch_error(x, batches=50):
@@ -133,18 +137,17 @@ def test_the_split_of_blocks_changes_no_bit():
     whole, split = (
         Fixed(Lattice((65, 129)), 3, values, np.array([-1.0, 0.0, 1.0]), np.ones(3)) for _ in range(2)
     )
-    last = 2 * split.layout.blocks
     for number in range(3):
         s = whole.sweep(0.9, number)
-        split.sums[:] = 0
-        arguments = split.state, split.place, split.data, 0.9, split.parameters, split.reference
-        for colour in range(2):
-            parts = [
-                chequerboard_data.half_sweep(*arguments, *rng.key(SWEEPS, number), colour, *part, split.sums)
-                for part in ((3, last), (0, 1), (1, 3))
-            ]
+        total, like, key = np.zeros_like(whole.sums), 0, rng.key(SWEEPS, number)
+        for colour in range(split.layout.colours):
+            last = split.layout.blocks_of(colour)
+            for part in ((3, last), (0, 1), (1, 3)):
+                arguments = 0.9, split.parameters, split.reference, key, colour, *part
+                found, sums = gibbs_data.update(*split.sites, *arguments)
+                like, total = like + found, total + sums
         assert np.array_equal(whole.state, split.state)
-        assert s == sum(parts) and np.array_equal(split.sums, whole.sums)
+        assert s == like and np.array_equal(total, whole.sums)
 
 
 @pytest.mark.parametrize("k", [2, 3])

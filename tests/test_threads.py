@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpi_potts.kernels import chain as plane_chain
+from mpi_potts.kernels.chain import FULL
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.noise import priors
@@ -51,20 +51,27 @@ def test_one_rank_may_use_its_own_cores():
     assert lent_cores(MPI.COMM_SELF, True) == (threads.own_cores(), len(threads.own_cores()))
 
 
-def chain_of(team, holes):
+def chain_of(team, shape, neighbourhood, holes):
     generator = np.random.default_rng(3)
-    shape = (70, 90)
-    z = generator.integers(0, 4, (7, 9)).repeat(10, 0).repeat(10, 1)
+    z = generator.integers(0, 4, [-(-n // 10) for n in shape])
+    for axis in range(len(shape)):
+        z = z.repeat(10, axis)
+    z = z[tuple(slice(n) for n in shape)]
     mask = generator.random(shape) < 0.8 if holes else None
-    values = z + 0.5 * generator.normal(size=shape)
-    return LabelChain(Lattice(shape, "first", mask), values, 4, priors(4, 0.0, 10.0, 1.0, 0.1), 7, 0, team)
+    values, vague = z + 0.5 * generator.normal(size=shape), priors(4, 0.0, 10.0, 1.0, 0.1)
+    return LabelChain(Lattice(shape, neighbourhood, mask), values, 4, vague, 7, 0, team)
+
+
+PLANE, VOLUME = (70, 91), (13, 21, 33)
+LATTICES = [(PLANE, 4), (PLANE, 8), (PLANE, "hexagonal"), (VOLUME, 6), (VOLUME, 18), (VOLUME, 26)]
 
 
 @pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize(("shape", "neighbourhood"), LATTICES)
 @pytest.mark.parametrize("size", [2, 3, 7])
-def test_any_number_of_threads_gives_the_same_bits(size, holes):
-    one, many = chain_of(threads.ALONE, holes), chain_of(Team(size), holes)
-    counted = plane_chain.FULL + 3  # beyond what the bytes hold
+def test_any_number_of_threads_gives_the_same_bits(size, shape, neighbourhood, holes):
+    one, many = (chain_of(team, shape, neighbourhood, holes) for team in (threads.ALONE, Team(size)))
+    counted = FULL + 3  # beyond what the bytes hold
     for chain in (one, many):
         chain.traces = [
             chain.sweep(np.linspace(0.0, 1.0, 6)),

@@ -1,20 +1,24 @@
-"""The label chain on a first-order plane: sweeps with data, each followed by draws of the noise.
+"""The label chain: sweeps with data, each followed by draws of the noise.
 
-One step, at a given beta, is a chequerboard sweep of the labels given mu and sigma, then mu and sigma given
-the labels, then, where the priors do not tell the labels apart, a renaming of the labels in the order of
-their means.  `run` makes a step for each of the betas it is given; `final` draws beta before every step from
-its posterior given the statistic, and counts the labels of every pixel.
+One step, at a given beta, is a Gibbs sweep of the labels given mu and sigma, then mu and sigma given the
+labels, then, where the priors do not tell the labels apart, a renaming of the labels in the order of their
+means.  `run` makes a step for each of the betas it is given; `sample` draws beta before every step from its
+posterior given the statistic, and counts the labels of every pixel.
 
 The order changes seldom, so the labels are renamed by a pass of their own, and only then.  The counts need no
 renaming: they are of labels that have been put in order.
 """
 
-import numpy as np
-from numba import njit, uint8, uint64
+from typing import NamedTuple
 
-from .chequerboard_data import half_sweep, parameters, sweep
-from .chequerboard_layout import ABSENT, BLOCK
+import numpy as np
+from numba import njit, uint64
+
+from .conditional import parameters
 from .conjugate import draw_noise, relabel, sort_by_mean
+from .gibbs_blocks import flush, tally
+from .gibbs_data import sweep
+from .gibbs_layout import ABSENT, Pieces
 from .label_sums import COLUMNS, references
 from .surrogate import draw_beta
 from .variates import uniform
@@ -24,6 +28,32 @@ from .words import draw_words
 FULL = 255
 
 
+class Sites(NamedTuple):
+    """The labels of an image, where they are, and its observations, from `gibbs_data.prepare`."""
+
+    state: np.ndarray
+    pieces: Pieces
+    data: tuple
+
+
+class Noise(NamedTuple):
+    """mu and sigma (k,) as they are now, their priors (4, k), and whether labels are named by their means."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    prior: np.ndarray
+    in_order: bool
+
+
+class Trace(NamedTuple):
+    """One row for each step: beta (n,), S(z) (n,) int64, mu and sigma (n, k)."""
+
+    beta: np.ndarray
+    statistic: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+
+
 @njit(cache=True)
 def identity():
     """The table that renames no label."""
@@ -31,14 +61,6 @@ def identity():
     for label in range(table.size):
         table[label] = label
     return table
-
-
-@njit(cache=True)
-def settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, table):
-    """Draw the noise of one sweep; put the labels in order of their means where `in_order`."""
-    draw_noise(totals, centre, prior, mean, sd, k0, k1)
-    if in_order and sort_by_mean(mean, sd, table):
-        relabel(planes.reshape(-1), table)
 
 
 @njit(cache=True)
@@ -54,33 +76,53 @@ def in_units(sums, reference, scale):
 
 
 @njit(cache=True)
-def step(planes, place, data, beta, mean, sd, prior, in_order, streams, number, sums, table):
-    """One sweep at beta and the noise after it, in place; S(z).  place, data: as `half_sweep`."""
-    scale = float(data[1])
-    k0, k1 = draw_words(uint64(number), uint64(0), streams[0, 0], streams[0, 1])
-    noise, reference = parameters(mean, sd), references(mean, scale)
-    statistic = sweep(planes, place, data, beta, noise, reference, k0, k1, sums)
+def update_noise(state, noise, sums, reference, scale, key, table):
+    """Draw mu and sigma given the sums of a sweep, in place; name the labels in order where that is asked."""
     totals, centre = in_units(sums, reference, scale)
-    k0, k1 = draw_words(uint64(number), uint64(0), streams[1, 0], streams[1, 1])
-    settle_noise(totals, centre, prior, in_order, mean, sd, k0, k1, planes, table)
+    draw_noise(totals, centre, noise.prior, noise.mean, noise.sd, key[0], key[1])
+    if noise.in_order and sort_by_mean(noise.mean, noise.sd, table):
+        relabel(state, table)
+
+
+@njit(cache=True)
+def key_of(stream, number, key):
+    """The key of step `number` of a stream, into `key` (2,)."""
+    key[0], key[1] = draw_words(uint64(number), uint64(0), stream[0], stream[1])
+
+
+@njit(cache=True)
+def step(sites, noise, beta, streams, number, key, sums, table):
+    """One sweep at beta and the noise after it, in place; S(z)."""
+    scale = float(sites.data[1])
+    weights, reference = parameters(noise.mean, noise.sd), references(noise.mean, scale)
+    key_of(streams[0], number, key)
+    statistic = sweep(sites.state, sites.pieces, sites.data, beta, weights, reference, key, sums)
+    key_of(streams[1], number, key)
+    update_noise(sites.state, noise, sums, reference, scale, key, table)
     return statistic
 
 
 @njit(cache=True)
-def record(t, mean, sd, means, sds):
-    for j in range(mean.size):
-        means[t, j], sds[t, j] = mean[j], sd[j]
+def workspace(k):
+    """What a step works in: a key, the sums of the labels, and a table of their names."""
+    return np.empty(2, np.uint64), np.empty((k, COLUMNS), np.int64), identity()
 
 
 @njit(cache=True)
-def run(planes, place, data, betas, mean, sd, prior, in_order, streams, first, statistic, means, sds):
-    """A step for each of the betas, numbered from `first`; traces (n,), (n, k), (n, k) of S, mean, sd."""
-    sums, table = np.empty((mean.size, COLUMNS), np.int64), identity()
-    for t in range(betas.size):
-        statistic[t] = step(
-            planes, place, data, betas[t], mean, sd, prior, in_order, streams, first + t, sums, table
-        )
-        record(t, mean, sd, means, sds)
+def record(t, statistic, noise, trace):
+    """Row t of the trace: what a step has left."""
+    trace.statistic[t] = statistic
+    for j in range(noise.mean.size):
+        trace.mean[t, j], trace.sd[t, j] = noise.mean[j], noise.sd[j]
+
+
+@njit(cache=True)
+def run(sites, noise, streams, first, trace):
+    """A step for each of the betas of the trace, numbered from `first`; the rest of the trace is filled."""
+    key, sums, table = workspace(noise.mean.size)
+    for t in range(trace.beta.size):
+        statistic = step(sites, noise, trace.beta[t], streams, first + t, key, sums, table)
+        record(t, statistic, noise, trace)
 
 
 @njit(cache=True)
@@ -92,74 +134,20 @@ def beta_given(statistic, surrogate, path, stream, number):
     return draw_beta(table, low, high, statistic, path, uniform(word))
 
 
-@njit(cache=True, nogil=True)
-def half(planes, place, data, beta, noise, reference, key, colour, first, last):
-    """Blocks first..last-1 of half a sweep, for a thread: what `half_sweep` returns, and the sums."""
-    sums = np.zeros((reference.size, COLUMNS), np.int64)
-    like = half_sweep(planes, place, data, beta, noise, reference, key[0], key[1], colour, first, last, sums)
-    return like, sums
-
-
 @njit(cache=True)
-def tally_block(z, label, count):
-    for i in range(z.size):
-        count[i] = uint8(count[i] + uint8(z[i] == label))
+def sample(sites, noise, streams, first, statistic, surrogate, path, trace, counts):
+    """Steps with beta drawn given the statistic, here that before the first step; fills the trace.
 
-
-@njit(cache=True, nogil=True)
-def tally(planes, bytes_, first, last):
-    """Count the labels of places first..last-1 once more: bytes_ (4, k, places)."""
-    for s in range(4):
-        for start in range(first, last, 8 * BLOCK):
-            stop = min(start + 8 * BLOCK, last)
-            z = planes[s, start:stop]
-            for j in range(bytes_.shape[1]):
-                tally_block(z, uint8(j), bytes_[s, j, start:stop])
-
-
-@njit(cache=True)
-def flush(bytes_, counts):
-    """Add the bytes to the counts, and empty them."""
-    for s in range(4):
-        for j in range(bytes_.shape[1]):
-            small, large = bytes_[s, j], counts[s, j]
-            for i in range(small.size):
-                large[i] += small[i]
-                small[i] = 0
-
-
-@njit(cache=True)
-def final(
-    planes,
-    place,
-    data,
-    last,
-    surrogate,
-    path,
-    mean,
-    sd,
-    prior,
-    in_order,
-    streams,
-    first,
-    betas,
-    statistic,
-    means,
-    sds,
-    counts,
-):
-    """Steps with beta drawn given the statistic, `last` before the first; traces as `run`, and of beta.
-
-    counts (4, k, places) uint32 grows by one at every place's label after every step.
+    counts (k, blocks * BLOCK) uint32 grow by one at every pixel's label after every step; none if k is 0.
     """
-    sums, table = np.empty((mean.size, COLUMNS), np.int64), identity()
-    bytes_ = np.zeros(counts.shape, np.uint8)
-    for t in range(betas.size):
-        betas[t] = beta_given(last, surrogate, path, streams[2], first + t)
-        last = step(planes, place, data, betas[t], mean, sd, prior, in_order, streams, first + t, sums, table)
-        statistic[t] = last
-        record(t, mean, sd, means, sds)
-        tally(planes, bytes_, 0, planes.shape[1])
+    key, sums, table = workspace(noise.mean.size)
+    recent = np.zeros(counts.shape, np.uint8)
+    blocks = sites.pieces.size.size
+    for t in range(trace.beta.size):
+        trace.beta[t] = beta_given(statistic, surrogate, path, streams[2], first + t)
+        statistic = step(sites, noise, trace.beta[t], streams, first + t, key, sums, table)
+        record(t, statistic, noise, trace)
+        tally(sites.state, sites.pieces, recent, 0, blocks)
         if (t + 1) % FULL == 0:
-            flush(bytes_, counts)
-    flush(bytes_, counts)
+            flush(recent, counts)
+    flush(recent, counts)

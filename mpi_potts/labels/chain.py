@@ -10,18 +10,17 @@ are numbered, and all their draws are addressed by (seed, chain, number): chains
 the same bits, however their steps are divided between calls or between a run and its continuation.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from .. import arithmetic, rng
 from ..errors import InputError
+from ..kernels.chain import Noise, Trace
 from ..kernels.label_sums import scale_of
 from ..lattice import Lattice
 from ..model.noise import Priors
 from ..rng import Purpose
 from ..runtime.threads import ALONE, Team
-from .routes import path
+from .routes import route
 
 MARGINALS = ("path", "synthetic")
 MASKED = 255
@@ -33,15 +32,6 @@ UNEVEN = 0.5
 
 # The start draws from the stream of the sweeps, under numbers that no step reaches.
 START = 2**62
-
-
-class Trace(NamedTuple):
-    """One row for each step: beta (n,), S(z) (n,) int64, mu and sigma (n, k) in the image's units."""
-
-    beta: np.ndarray
-    statistic: np.ndarray
-    mean: np.ndarray
-    sd: np.ndarray
 
 
 def grain_of(pixels: np.ndarray) -> float:
@@ -84,7 +74,7 @@ class LabelChain:
         self._streams = np.stack([rng.stream(seed, purpose, chain) for purpose in purposes])
         image = np.zeros(lattice.shape)
         image[lattice.exists] = (observed - self.centre) / self.unit
-        self._path = path(lattice, labels, image, team)
+        self._route = route(lattice, labels, image, team)
         self.done = self.counted = 0
         self._start(image[lattice.exists], self._streams[0], chain)
 
@@ -108,13 +98,13 @@ class LabelChain:
         """Take labels (of the pixels that exist) as the state, with nothing counted."""
         image = np.full(self.lattice.shape, MASKED, dtype=np.uint8)
         image[self.lattice.exists] = labels
-        self._path.load(image)
+        self._route.put(image)
         self.statistic = self.lattice.statistic(image)
 
     @property
     def labels(self) -> np.ndarray:
         """The current labels: uint8 of the lattice's shape, 255 where masked."""
-        return self._path.labels()
+        return self._route.labels()
 
     @property
     def mean(self) -> np.ndarray:
@@ -128,8 +118,7 @@ class LabelChain:
         """A step at each of the betas."""
         betas = np.ascontiguousarray(betas, dtype=np.float64)
         trace = self._trace(betas.copy())
-        noise = self._mean, self._sd, self._prior, self._in_order, self._streams
-        self._path.run(betas, *noise, self.done, *trace[1:])
+        self._route.run(self._noise, self._streams, self.done, trace)
         return self._advance(trace)
 
     def final(
@@ -154,15 +143,20 @@ class LabelChain:
             raise InputError(f"fit.marginal = {marginal!r}: one of {MARGINALS} is accepted")
         surrogate = np.ascontiguousarray(table, dtype=np.float64), low, high
         trace = self._trace(np.empty(steps))
-        noise = self._mean, self._sd, self._prior, self._in_order, self._streams
-        self._path.final(self.statistic, surrogate, marginal == "path", *noise, self.done, *trace, count)
+        by_path, start = marginal == "path", (self.done, self.statistic)
+        self._route.sample(self._noise, self._streams, *start, surrogate, by_path, trace, count)
         self.counted += steps if count else 0
         return self._advance(trace)
 
     def count(self) -> None:
         """Count the labels of the current step, after a `sweep`; `final` counts by itself."""
-        self._path.count()
+        self._route.count()
         self.counted += 1
+
+    @property
+    def _noise(self):
+        """The current noise, which steps change in place."""
+        return Noise(self._mean, self._sd, self._prior, self._in_order)
 
     def _trace(self, betas):
         n, k = betas.size, self.k
@@ -177,7 +171,7 @@ class LabelChain:
     @property
     def counts(self) -> np.ndarray:
         """(*shape, k) uint32: how often every pixel had every label in the steps that were counted."""
-        return self._path.counts()
+        return self._route.counts()
 
     def probabilities(self) -> np.ndarray:
         """(*shape, k) float32: the fraction of the counted steps; 0 where masked."""
@@ -204,4 +198,4 @@ class LabelChain:
         if self.counted:
             counts = np.zeros((*self.lattice.shape, self.k), dtype=np.uint32)
             counts[self.lattice.exists] = packed["counts"]
-            self._path.load_counts(counts)
+            self._route.put_counts(counts)

@@ -1,8 +1,7 @@
-"""How a label chain's steps are made on a lattice: by which kernels, in which layout, by how many threads.
+"""How a label chain's steps are made on a lattice: in which layout, and by how many threads.
 
-On a first-order plane a call of the kernel runs a whole series of steps; where the image is large and there
-are threads for it, each half of a sweep is divided between them instead.  All other lattices take the
-general kernels, a call for each step.
+A call of the kernel runs a whole series of steps; where the image is large and there are threads for it, the
+blocks of each colour of a sweep are divided between them instead, to the same bits.
 """
 
 from functools import partial
@@ -10,158 +9,117 @@ from functools import partial
 import numpy as np
 
 from .. import rng
-from ..kernels import chain as plane_chain
-from ..kernels import chequerboard, general
-from ..kernels.chequerboard_data import parameters, prepare
+from ..kernels import chain, gibbs_blocks, gibbs_data, gibbs_layout
+from ..kernels.chain import FULL, Noise, Sites, Trace
+from ..kernels.conditional import parameters
+from ..kernels.gibbs_layout import BLOCK
 from ..kernels.label_sums import references
 from ..lattice import Lattice
 from ..runtime.threads import Team
 
 
-def path(lattice: Lattice, labels: int, image: np.ndarray, team: Team) -> "Plane | General":
+def route(lattice: Lattice, labels: int, image: np.ndarray, team: Team) -> "Route":
     """The labels of an image with values of about mean 0 and variance 1."""
-    if lattice.first_order_plane:
-        return Plane(lattice, labels, image) if team.size == 1 else SharedPlane(lattice, labels, image, team)
-    return General(lattice, labels, image)
+    return Route(lattice, labels, image) if team.size == 1 else SharedRoute(lattice, labels, image, team)
 
 
-class Stepwise:
-    """Series of steps, a call of `step` for each."""
+class Route:
+    """The labels of an image as the kernels have them, their steps, and how often each pixel had each."""
 
-    def run(self, betas, mean, sd, prior, in_order, streams, first, statistic, means, sds):
-        for t, beta in enumerate(betas):
-            statistic[t] = self.step(beta, mean, sd, prior, in_order, streams, first + t)
-            means[t], sds[t] = mean, sd
+    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray):
+        self.layout = gibbs_layout.layout(lattice, labels)
+        self.data = gibbs_data.prepare(self.layout, image)
+        self._restart(np.empty(0, np.uint8))
 
-    def final(self, last, surrogate, path, mean, sd, prior, in_order, streams, first, *trace_and_count):
-        betas, statistic, means, sds, count = trace_and_count
-        for t in range(betas.size):
-            betas[t] = plane_chain.beta_given(last, surrogate, path, streams[2], first + t)
-            last = self.step(betas[t], mean, sd, prior, in_order, streams, first + t)
-            statistic[t], means[t], sds[t] = last, mean, sd
+    def _restart(self, state):
+        self.sites = Sites(state, self.layout.pieces, self.data)
+        # Counts of the labels of the pixels in the order of the blocks, and those that wait to be added.
+        self._total: np.ndarray | None = None
+        self._recent: np.ndarray | None = None
+        self._waiting = 0
+
+    def put(self, labels: np.ndarray) -> None:
+        """Take labels, of the lattice's shape, as the state, with nothing counted."""
+        self._restart(gibbs_layout.from_labels(self.layout, labels))
+
+    def labels(self) -> np.ndarray:
+        """The labels of the state: uint8 of the lattice's shape, 255 where masked."""
+        return gibbs_layout.to_labels(self.layout, self.sites.state)
+
+    def run(self, noise: Noise, streams: np.ndarray, first: int, trace: Trace) -> None:
+        """A step for each of the betas of the trace: see `kernels.chain.run`."""
+        chain.run(self.sites, noise, streams, first, trace)
+
+    def sample(
+        self, noise: Noise, streams: np.ndarray, first: int, statistic: int, surrogate, path, trace, count
+    ) -> None:
+        """Steps with beta drawn given the statistic; labels are counted where `count`."""
+        counts = self._counts() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint32)
+        chain.sample(self.sites, noise, streams, first, statistic, surrogate, path, trace, counts)
+
+    def count(self) -> None:
+        """Count the labels of the state once, in bytes that are added up before they overflow."""
+        if self._recent is None:
+            self._recent = np.zeros(self._counts().shape, dtype=np.uint8)
+        self._tally(self._recent)
+        self._waiting += 1
+        if self._waiting == FULL:
+            self._counts()
+
+    def _tally(self, recent):
+        gibbs_blocks.tally(self.sites.state, self.layout.pieces, recent, 0, self.layout.blocks)
+
+    def _counts(self):
+        if self._total is None:
+            self._total = np.zeros((self.layout.labels, self.layout.blocks * BLOCK), dtype=np.uint32)
+        if self._waiting:
+            gibbs_blocks.flush(self._recent, self._total)
+            self._waiting = 0
+        return self._total
+
+    def counts(self) -> np.ndarray:
+        """(*shape, k) uint32: how often every pixel had every label."""
+        return self.layout.gather(self._counts().T)
+
+    def put_counts(self, counts: np.ndarray) -> None:
+        """Go on from counts (*shape, k)."""
+        total = self._counts()
+        for j in range(self.layout.labels):
+            total[j] = self.layout.scatter(counts[..., j], 0)
+
+
+class SharedRoute(Route):
+    """The same steps, bit for bit, by several threads, a call for each step."""
+
+    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray, team: Team):
+        super().__init__(lattice, labels, image)
+        self._team, self._table = team, chain.identity()
+
+    def run(self, noise, streams, first, trace):
+        for t, beta in enumerate(trace.beta):
+            chain.record(t, self._step(noise, beta, streams, first + t), noise, trace)
+
+    def sample(self, noise, streams, first, statistic, surrogate, path, trace, count):
+        for t in range(trace.beta.size):
+            trace.beta[t] = chain.beta_given(statistic, surrogate, path, streams[2], first + t)
+            statistic = self._step(noise, trace.beta[t], streams, first + t)
+            chain.record(t, statistic, noise, trace)
             if count:
                 self.count()
 
-
-class Plane:
-    """First-order plane: whole chains run in a kernel, on the chequerboard layout."""
-
-    def __init__(self, lattice, k, image):
-        self.layout = chequerboard.layout(lattice, k)
-        self.place = (self.layout.absent, *self.layout.geometry)
-        self.data = prepare(self.layout, image)
-
-    def load(self, labels):
-        self.state = chequerboard.from_labels(self.layout, labels)
-        self.tally = self.recent = None
-        self.waiting = 0
-
-    def labels(self):
-        return chequerboard.to_labels(self.layout, self.state)
-
-    def run(self, betas, *rest):
-        plane_chain.run(self.state, self.place, self.data, betas, *rest)
-
-    def final(self, last, surrogate, path, mean, sd, prior, in_order, streams, first, *trace_and_count):
-        *trace, count = trace_and_count
-        counts = self._counts() if count else np.empty((4, 0, self.state.shape[1]), np.uint32)
-        noise = mean, sd, prior, in_order, streams
-        plane_chain.final(
-            self.state, self.place, self.data, last, surrogate, path, *noise, first, *trace, counts
-        )
-
-    def count(self):
-        """Count in bytes, and add them to the counts before they overflow."""
-        if self.recent is None:
-            self.recent = np.zeros((4, self.layout.labels, self.state.shape[1]), dtype=np.uint8)
-        self._tally()
-        self.waiting += 1
-        if self.waiting == plane_chain.FULL:
-            self._counts()
-
-    def _tally(self):
-        plane_chain.tally(self.state, self.recent, 0, self.state.shape[1])
-
-    def _counts(self):
-        if self.tally is None:
-            self.tally = np.zeros((4, self.layout.labels, self.state.shape[1]), dtype=np.uint32)
-        if self.waiting:
-            plane_chain.flush(self.recent, self.tally)
-            self.waiting = 0
-        return self.tally
-
-    def counts(self):
-        return self.layout.gather(np.moveaxis(self._counts(), 1, 2))
-
-    def load_counts(self, counts):
-        for j in range(self.layout.labels):
-            self._counts()[:, j] = self.layout.scatter(counts[..., j], 0)
-
-
-class SharedPlane(Stepwise, Plane):
-    """The same steps, bit for bit, by several threads."""
-
-    def __init__(self, lattice, k, image, team):
-        super().__init__(lattice, k, image)
-        self.team, self.blocks = team, 2 * self.place[-1]
-        self.table = plane_chain.identity()
-
-    def step(self, beta, mean, sd, prior, in_order, streams, number):
+    def _step(self, noise, beta, streams, number):
         scale = float(self.data[1])
-        noise, reference = parameters(mean, sd), references(mean, scale)
-        arguments = self.state, self.place, self.data, beta, noise, reference, rng.key(streams[0], number)
-        halves = [
-            self.team.share(self.blocks, partial(plane_chain.half, *arguments, colour)) for colour in range(2)
-        ]
-        sums = sum(part for half in halves for _, part in half)
-        rest = *rng.key(streams[1], number), self.state, self.table
-        plane_chain.settle_noise(
-            *plane_chain.in_units(sums, reference, scale), prior, in_order, mean, sd, *rest
-        )
-        return sum(like for like, _ in halves[1])
+        weights, reference = parameters(noise.mean, noise.sd), references(noise.mean, scale)
+        key = rng.key(streams[0], number)
+        found = []
+        for colour in range(self.layout.colours):
+            work = partial(gibbs_data.update, *self.sites, beta, weights, reference, key, colour)
+            found += self._team.share(self.layout.blocks_of(colour), work)
+        sums = sum(part for _, part in found)
+        key = rng.key(streams[1], number)
+        chain.update_noise(self.sites.state, noise, sums, reference, scale, key, self._table)
+        return sum(like for like, _ in found)
 
-    def _tally(self):
-        self.team.share(self.state.shape[1], partial(plane_chain.tally, self.state, self.recent))
-
-
-class General(Stepwise):
-    """Any lattice: the general kernels."""
-
-    def __init__(self, lattice, k, image):
-        self.layout = general.layout(lattice, k)
-        self.k = k
-        self.exists = lattice.exists
-        self.y = general.pad_values(self.layout, image)
-
-    def load(self, labels):
-        self.state = general.from_labels(self.layout, labels)
-        self.tally = None
-
-    def labels(self):
-        return general.to_labels(self.layout, self.state)
-
-    def step(self, beta, mean, sd, prior, in_order, streams, number):
-        s, *sums = general.gibbs_with_data(
-            self.layout, self.state, self.y, beta, mean, sd, streams[0], number
-        )
-        totals = np.stack(sums, axis=1).astype(np.float64)
-        k0, k1 = rng.key(streams[1], number)
-        table = plane_chain.identity()
-        plane_chain.settle_noise(
-            totals, np.zeros(self.k), prior, in_order, mean, sd, k0, k1, self.state, table
-        )
-        return s
-
-    def count(self):
-        self._counts()[...] += self.labels()[..., None] == np.arange(self.k)
-
-    def _counts(self):
-        if self.tally is None:
-            self.tally = np.zeros((*self.exists.shape, self.k), dtype=np.uint32)
-        return self.tally
-
-    def counts(self):
-        return self._counts()
-
-    def load_counts(self, counts):
-        self._counts()[...] = counts
+    def _tally(self, recent):
+        work = partial(gibbs_blocks.tally, self.sites.state, self.layout.pieces, recent)
+        self._team.share(self.layout.blocks, work)
