@@ -1,4 +1,4 @@
-"""The Gibbs kernels on every lattice and mask, beside the plane: time per existing site and sweep.
+"""The Gibbs kernels on every lattice and mask, beside the plane: time per site that exists and sweep.
 
 All cases are timed in turn in each round, so that a slow moment of the machine hits all alike; the least time
 of a case counts.  A sweep with data returns S(z) and the sums of every label; one without, S(z).
@@ -15,18 +15,13 @@ from mpi_potts.kernels import chequerboard, chequerboard_data, gibbs, gibbs_data
 from mpi_potts.kernels.conditional import parameters
 from mpi_potts.kernels.label_sums import COLUMNS, references
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.transition import transition
 from mpi_potts.rng import Purpose, key, normals, stream, uniforms
+
+from .clusters import brain_like
 
 PLANE, VOLUME = (989, 989), (91, 109, 91)
 SWEEPS, PRIOR = stream(1, Purpose.LABEL_SWEEP), stream(1, Purpose.PRIOR_SWEEP)
-
-
-def brain() -> np.ndarray:
-    """A mask like that of a brain: a quarter of the box, with a few holes."""
-    axes = np.indices(VOLUME, sparse=True)
-    radii = (30.0, 50.0, 38.5)
-    ball = sum(((i - (n - 1) / 2) / r) ** 2 for i, n, r in zip(axes, VOLUME, radii)) < 1
-    return ball & (uniforms(PRIOR, 0, ball.size).reshape(VOLUME) < 0.995)
 
 
 def lattices() -> dict[str, Lattice]:
@@ -34,7 +29,7 @@ def lattices() -> dict[str, Lattice]:
     found = {f"2-D, {name}": Lattice(PLANE, name) for name in ("4", "8", "hexagonal")}
     rough = uniforms(PRIOR, 1, math.prod(PLANE)).reshape(PLANE) < 0.8
     found["2-D, 4, a fifth missing at random"] = Lattice(PLANE, 4, rough)
-    mask = brain()
+    mask = brain_like(VOLUME)
     for number in (6, 18, 26):
         found[f"3-D, {number}"] = Lattice(VOLUME, number)
         found[f"3-D, {number}, brain-like mask"] = Lattice(VOLUME, number, mask)
@@ -113,7 +108,7 @@ def prepare(labels: list[int]) -> list[Case]:
             kernels = {"data, plane": with_data_plane, "prior, plane": without_data_plane} | kernels
         for kernel, build in kernels.items():
             for k in labels:
-                sweep = build(lattice, k, 0.9 * lattice.transition(k))
+                sweep = build(lattice, k, 0.9 * transition(lattice, k))
                 for t in range(10):
                     sweep(t)
                 title = "2-D, 4, the plane's own kernel" if "plane" in kernel else name

@@ -12,14 +12,14 @@ import pytest
 from scipy import stats
 
 from mpi_potts import rng
-from mpi_potts.exact import Exact
 from mpi_potts.kernels import gibbs, gibbs_blocks, gibbs_data
 from mpi_potts.kernels.conditional import parameters
 from mpi_potts.kernels.gibbs_layout import BLOCK, PIECE, from_labels, layout, to_labels
 from mpi_potts.kernels.label_sums import COLUMNS, references
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.exact import Exact
 from mpi_potts.rng import Purpose
-from mpi_potts.threads import Team
+from mpi_potts.runtime.threads import Team
 
 SWEEPS = rng.stream(3, Purpose.LABEL_SWEEP)
 PLANES, VOLUMES = ("first", "second", "hexagonal"), ("first", 18, "second")

@@ -1,4 +1,4 @@
-"""Gibbs sweeps of p(z | y, mu, sigma, beta) on any lattice, colour by colour (paper, equation post_z).
+"""Gibbs sweeps of p(z | y, mu, sigma, beta) on any lattice, colour by colour (paper, equation 10).
 
 The conditional distribution of a site, and how it is drawn from, is in `conditional.py`; where labels are, in
 `gibbs_layout.py`.  S(z) is the sum over all sites of their neighbours in earlier colours that have the same
