@@ -1,4 +1,4 @@
-"""One command: every kernel against size, k and beta, the SMC step, then the scaling of precompute."""
+"""One command: kernels against size, k and beta; every lattice; the SMC step; the scaling of precompute."""
 
 import argparse
 import os
@@ -10,13 +10,13 @@ from pathlib import Path
 for _variable in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-from . import kernels, scaling, smc  # noqa: E402
+from . import kernels, lattices, scaling, smc  # noqa: E402
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
-    add("--kernels", metavar="TEXT", default="", help="only the kernels whose name contains this")
+    add("--kernels", metavar="TEXT", default="", help="only those whose name has this; lattices, smc")
     add("--sizes", type=int, nargs="+", default=[125, 1000], help="sides of the square lattices")
     add("--labels", type=int, nargs="+", default=[2, 3, 6])
     add("--betas", type=float, nargs="+", default=[0.5, 0.8, 1.0, 1.2])
@@ -48,6 +48,9 @@ def main():
         )
         kernels.measure(cases, options.repeats)
         print("", *kernels.table(cases), sep="\n", flush=True)
+    if "lattices" in options.kernels.lower() or not options.kernels:
+        cases = lattices.measure(options.labels, options.repeats)
+        print("", *lattices.table(cases), sep="\n", flush=True)
     if "smc" in options.kernels.lower() or not options.kernels:
         print("", *smc.table(smc.measure(min(5, options.repeats))), sep="\n", flush=True)
     if options.ranks:

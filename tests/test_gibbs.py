@@ -147,7 +147,8 @@ def test_every_piece_finds_the_neighbours_of_its_pixels_earlier_colours_first(la
     for colour, block in ((c, b) for c in range(places.colours) for b in range(p.first[c], p.first[c + 1])):
         for piece in range(p.start[block], p.start[block + 1]):
             mine = number[p.place[piece] + np.arange(p.length[piece])]
-            found = number[steps_of(places, colour, piece)]
+            found = number[steps_of(places, colour, piece)][:, mine >= 0]
+            mine = mine[mine >= 0]
             earlier = np.arange(len(found)) < p.earlier[colour]
             assert np.all(colours[mine] == colour)
             for i, pixel in enumerate(mine.tolist()):

@@ -21,7 +21,7 @@ from numba import float32, int32, njit, uint8, uint64
 from .conditional import LOG_2, pick, workspace
 from .elementary import expm1, log
 from .float32 import exp2, fma, larger
-from .gibbs_blocks import MORE, PITCH, WIDE, collect, count_label, count_pairs, store
+from .gibbs_blocks import MORE, PITCH, WIDE, collect, count_label, count_pairs, erase, store
 from .gibbs_layout import ABSENT, BLOCK, Layout, from_labels, layout, to_labels
 from .leaf import leaf
 from .vectors import add_equal, fill, larger_bytes, load, save, where_equal
@@ -123,7 +123,7 @@ def name(new, near, degree, words, other, k, index, colour, k0, k1):
 def update_blocks(state, pieces, k, terms, key, colour, first, last, work, near, counts, words):
     """What `update` does, with arrays to work in."""
     slope, uniform, gain = terms
-    start, apart, size, place, length, rows = pieces[1:7]
+    start, apart, absent, place, length, rows = pieces[1:7]
     slot, shift, earlier = pieces.slot[colour], pieces.shift[colour], pieces.earlier[colour]
     new, like = work[2][1], work[2][2]
     degree, before = slot.size, pieces.first[colour]
@@ -138,7 +138,8 @@ def update_blocks(state, pieces, k, terms, key, colour, first, last, work, near,
             weigh_neighbours(near, degree, slope, uniform, gain, work, counts)
             pick(work, degree + 1, index, colour, MORE + colour, key[0], key[1])
             name(new, near, degree, words, like, k, index, colour, key[0], key[1])
-        store(state, here, apart[block], end, place, length, size[block], new)
+        erase(new, absent[block * BLOCK : (block + 1) * BLOCK])
+        store(state, here, apart[block], end, place, length, new)
         if earlier > 0:
             statistic += count_pairs(new, near, earlier, like)
     return statistic

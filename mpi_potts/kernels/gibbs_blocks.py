@@ -10,7 +10,7 @@ from numba import int64, njit, uint8, uint64
 
 from .gibbs_layout import ABSENT, BLOCK, PIECE
 from .leaf import leaf
-from .vectors import add_equal, fill, load, mix, save
+from .vectors import add_equal, either, fill, load, mix, save, where_equal
 
 # Words of a counter, after those of the colours, for the bits that few sites need.
 MORE = 16
@@ -36,16 +36,18 @@ def collect(state, first, last, place, length, half, rows, slot, shift, near):
             there = flat[s * width + uint64(slot[m])] + shift[odd, m]
             save(near, m * PITCH + d, load(state, there, PIECE))
         d += length[s]
-    # Beyond the last site nothing equals the label that `store` puts there.
-    if d < BLOCK:
-        for m in range(degree):
-            near[m * PITCH + d : m * PITCH + BLOCK] = 0
 
 
 @leaf
-def store(state, first, apart, last, place, length, size, new):
-    """Put the new labels of the pieces first..last-1, a block, into the state; behind its sites: absent."""
-    new[size:BLOCK] = ABSENT
+def erase(new, absent):
+    """Make absent what is no pixel."""
+    for i in range(0, BLOCK, WIDE):
+        save(new, i, either(load(new, i, WIDE), load(absent, i, WIDE)))
+
+
+@leaf
+def store(state, first, apart, last, place, length, new):
+    """Put the new labels of the pieces first..last-1, a block, into the state."""
     d = 0
     for s in range(uint64(first), uint64(apart)):
         n, p = length[s], place[s]
@@ -76,11 +78,12 @@ def count_label(label, near, degree, count):
 @leaf
 def count_pairs(z, near, degree, like):
     """The number of neighbours at the first `degree` steps that have their site's label."""
+    zero, absent = fill(uint8(0), WIDE), fill(uint8(ABSENT), WIDE)
     for i in range(0, BLOCK, WIDE):
-        mine, a = load(z, i, WIDE), fill(uint8(0), WIDE)
+        mine, a = load(z, i, WIDE), zero
         for m in range(degree):
             a = add_equal(a, load(near, m * PITCH + i, WIDE), mine)
-        save(like, i, a)
+        save(like, i, where_equal(mine, absent, zero, a))
     return sum_bytes(like.view(np.uint64))
 
 

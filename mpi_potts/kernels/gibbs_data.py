@@ -1,4 +1,4 @@
-"""Gibbs sweeps of p(z | y, mu, sigma, beta) on any lattice, colour by colour (paper, equation post_z).
+"""Gibbs sweeps of p(z | y, mu, sigma, beta) on any lattice, colour by colour (paper, equation 10).
 
 The conditional distribution of a site, and how it is drawn from, is in `conditional.py`; where labels are, in
 `gibbs_layout.py`.  S(z) is the sum over all sites of their neighbours in earlier colours that have the same
@@ -12,7 +12,7 @@ import numpy as np
 from numba import float32, njit, uint8
 
 from .conditional import LOG_2, draw_labels, log_weights, workspace
-from .gibbs_blocks import MORE, PITCH, collect, count_label, count_pairs, store
+from .gibbs_blocks import MORE, PITCH, collect, count_label, count_pairs, erase, store
 from .gibbs_layout import BLOCK, Layout
 from .label_sums import COLUMNS, add_block, block_totals, quantise
 from .leaf import leaf
@@ -36,7 +36,7 @@ def weigh(near, degree, y, slope, noise, work):
 def update_blocks(state, pieces, data, slope, noise, reference, key, colour, first, last, work, near, sums):
     """What `update` does, with arrays to work in."""
     y, scale, totals = data
-    start, apart, size, place, length, rows = pieces[1:7]
+    start, apart, absent, place, length, rows = pieces[1:7]
     slot, shift, earlier = pieces.slot[colour], pieces.shift[colour], pieces.earlier[colour]
     new, like = work[2][1], work[2][2]
     k, degree, before = noise.shape[1], slot.size, pieces.first[colour]
@@ -47,7 +47,8 @@ def update_blocks(state, pieces, data, slope, noise, reference, key, colour, fir
         collect(state, here, end, place, length, pieces.half, rows, slot, shift, near)
         weigh(near, degree, values, slope, noise, work)
         draw_labels(work, k, index, colour, MORE + colour, key[0], key[1])
-        store(state, here, apart[block], end, place, length, size[block], new)
+        erase(new, absent[block * BLOCK : (block + 1) * BLOCK])
+        store(state, here, apart[block], end, place, length, new)
         if earlier > 0:
             statistic += count_pairs(new, near, earlier, like)
         add_block(new, values, scale, totals[block], reference, sums)
@@ -86,13 +87,12 @@ def sweep(state, pieces, data, beta, noise, reference, key, sums):
 
 
 @njit(cache=True)
-def sum_blocks(y, scale, size):
-    """(blocks, 3) int64: the totals of every block; size : (blocks,) its number of sites."""
-    totals = np.empty((size.size, 3), np.int64)
-    number = np.arange(BLOCK)
-    for block in range(size.size):
-        values = y[block * BLOCK : (block + 1) * BLOCK]
-        block_totals(number < size[block], values, scale, totals[block])
+def sum_blocks(y, scale, absent):
+    """(blocks, 3) int64: the totals of every block."""
+    totals = np.empty((y.size // BLOCK, 3), np.int64)
+    for block in range(len(totals)):
+        part = slice(block * BLOCK, (block + 1) * BLOCK)
+        block_totals(absent[part] == 0, y[part], scale, totals[block])
     return totals
 
 
@@ -100,4 +100,4 @@ def prepare(layout: Layout, y: np.ndarray) -> tuple[np.ndarray, np.float32, np.n
     """The data of `update`, of an image with values of about mean 0 and variance 1."""
     grains, scale = quantise(np.where(layout.lattice.exists, y, 0.0))
     values = layout.scatter(grains, 0.0)
-    return values, np.float32(scale), sum_blocks(values, np.float32(scale), layout.pieces.size)
+    return values, np.float32(scale), sum_blocks(values, np.float32(scale), layout.pieces.absent)

@@ -14,7 +14,8 @@ each piece the place at its own x // 2 in each neighbouring row, even half; the 
 
 Blocks.  The pixels of a colour, in raster order, are taken in blocks of `BLOCK`: the unit of all loops,
 random numbers and sums.  Observations and counts are kept in this order, the last block of a colour filled
-up.  No result depends on how blocks are divided between calls, threads or ranks.
+up.  Holes of up to `BRIDGE` places are kept in as well: they cost less than another piece.  No result depends
+on how blocks are divided between calls, threads or ranks.
 """
 
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ ABSENT = 255
 # Places that are copied at once; a piece and its two neighbours fit between two segments.
 PIECE = 32
 PADDING = PIECE + 2
+BRIDGE = 4
 
 
 class Pieces(NamedTuple):
@@ -42,9 +44,9 @@ class Pieces(NamedTuple):
     first: np.ndarray  # (colours + 1,) int64 the first block of each colour
     start: np.ndarray  # (blocks + 1,) int32 the first piece of each block
     apart: np.ndarray  # (blocks,) int32 from here on, pieces are close to places of the next block
-    size: np.ndarray  # (blocks,) int32 the number of pixels of each block
-    place: np.ndarray  # (pieces,) int32 the place of the first pixel
-    length: np.ndarray  # (pieces,) uint8 the number of pixels
+    absent: np.ndarray  # (blocks * BLOCK,) uint8 255 where there is no pixel, else 0
+    place: np.ndarray  # (pieces,) int32 the first place
+    length: np.ndarray  # (pieces,) uint8 the number of places
     rows: np.ndarray  # (pieces, R) int32 its place in each neighbouring row
     half: int  # the distance from even to odd pixels
     slot: np.ndarray  # (colours, M) int32 the row, 0..R-1, of each step, those to earlier colours first
@@ -74,7 +76,7 @@ class Layout:
     @property
     def blocks(self) -> int:
         """The number of blocks of all colours."""
-        return self.pieces.size.size
+        return self.pieces.apart.size
 
     def blocks_of(self, colour: int) -> int:
         """The number of blocks of one colour; a colour may be empty."""
@@ -125,6 +127,11 @@ class _Segments:
         found = np.searchsorted(self.first, keys, side="right") - 1
         return self.start[found] + keys - self.first[found]
 
+    def key(self, places):
+        """The keys of places within segments."""
+        found = np.searchsorted(self.start, places, side="right") - 1
+        return self.first[found] + places - self.start[found]
+
     def place_near(self, keys, length):
         """The place of pieces in another row, where there may be nothing."""
         found = np.maximum(np.searchsorted(self.first, keys + length, side="right") - 1, 0)
@@ -166,6 +173,17 @@ def _step_tables(lattice, half):
     return [np.array(table, dtype=np.int32) for table in (slot, shift, earlier)]
 
 
+def _bridge(place):
+    """The places of a colour with the small holes between them, and the number of each pixel among these."""
+    step = np.diff(place, prepend=0)
+    step[(step < 1) | (step > BRIDGE + 1)] = 1
+    number = np.cumsum(step) - 1
+    last = np.zeros(number[-1] + 1 if place.size else 0, dtype=np.int64)
+    last[number] = np.arange(place.size)
+    last = np.maximum.accumulate(last)
+    return place[last] + np.arange(last.size) - number[last], number
+
+
 def _cut(place):
     """Where the pieces of a colour begin: at gaps between its places, at blocks, and in long runs."""
     number = np.arange(place.size)
@@ -181,26 +199,26 @@ def _close_to_next(place, block):
     return (0 < ahead) & (ahead < PIECE)
 
 
-def _pieces_of(place, keys, segments, steps):
-    """The pieces of one colour: block, place, length, rows; `place` and `keys` of its pixels."""
+def _pieces_of(place, segments, half, steps):
+    """The pieces of one colour, given its places: block, place, length, rows."""
     begins = _cut(place)
     length = np.diff(begins, append=place.size)
-    rows = [segments.place_near(keys[begins] + step, length) for step in steps]
+    keys = segments.key(place[begins] % half)
+    rows = [segments.place_near(keys + step, length) for step in steps]
     return begins // BLOCK, place[begins], length, np.stack(rows, axis=1)
 
 
-def _put_together(parts, sizes, tables, half):
-    """`Pieces` from those of every colour; sizes: the number of pixels of every colour."""
-    blocks = -(-sizes // BLOCK)
-    first = np.concatenate([[0], np.cumsum(blocks)])
-    size = np.concatenate([np.clip(n - BLOCK * np.arange(b), 0, BLOCK) for n, b in zip(sizes, blocks)])
+def _put_together(parts, first, position, tables, half):
+    """`Pieces` from those of every colour; first: the first block of each."""
+    absent = np.full(first[-1] * BLOCK, ABSENT, dtype=np.uint8)
+    absent[position] = 0
     close = np.concatenate([_close_to_next(place, block) for block, place, *_ in parts])
     block = np.concatenate([part[0] + before for part, before in zip(parts, first)])
     place, length, rows = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
-    start = np.searchsorted(block, np.arange(size.size + 1))
-    apart = start[1:] - np.bincount(block, weights=close, minlength=size.size).astype(np.int64)
-    small = (array.astype(np.int32) for array in (start, apart, size, place))
-    return Pieces(first, *small, length.astype(np.uint8), rows.astype(np.int32), half, *tables)
+    start = np.searchsorted(block, np.arange(first[-1] + 1)).astype(np.int32)
+    apart = start[1:] - np.bincount(block, weights=close, minlength=first[-1]).astype(np.int32)
+    place, rows = place.astype(np.int32), rows.astype(np.int32)
+    return Pieces(first, start, apart, absent, place, length.astype(np.uint8), rows, half, *tables)
 
 
 def layout(lattice: Lattice, labels: int) -> Layout:
@@ -217,13 +235,13 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     place = segments.place(keys) + x % 2 * half
     tables = _step_tables(lattice, half)
     steps = [dz * plane + dy * width for dz, dy in _neighbouring_rows(lattice)]
-    parts, sizes, position = [], [], np.empty(keys.size, dtype=np.int32)
-    colour, before = lattice.colour(where), 0
+    parts, first, position = [], [0], np.empty(keys.size, dtype=np.int32)
+    colour = lattice.colour(where)
     for c in range(tables[0].shape[0]):
         mine = np.flatnonzero(colour == c)
-        parts.append(_pieces_of(place[mine], keys[mine], segments, steps))
-        position[mine] = before + np.arange(mine.size)
-        before += -(-mine.size // BLOCK) * BLOCK
-        sizes.append(mine.size)
-    pieces = _put_together(parts, np.array(sizes), tables, half)
+        bridged, number = _bridge(place[mine])
+        parts.append(_pieces_of(bridged, segments, half, steps))
+        position[mine] = first[-1] * BLOCK + number
+        first.append(first[-1] - (-bridged.size // BLOCK))
+    pieces = _put_together(parts, np.array(first), position, tables, half)
     return Layout(lattice, labels, 2 * half, place.astype(np.int32), position, pieces)

@@ -94,6 +94,16 @@ def larger_bytes(typing, a, b):
 
 
 @intrinsic
+def either(typing, a, b):
+    """The bits of a or b."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.or_(*arguments)
+
+    return a(a, b), generate
+
+
+@intrinsic
 def mix(typing, old, new, mask):
     """The bits of `new` where the mask is 1, else those of `old`."""
 
