@@ -31,11 +31,11 @@ def kernel(name: str):
     return register
 
 
-def _prior(sampler, path):
+def _prior(sampler):
     """A sampler of the prior, started on the side of the transition where beta lies: soon in equilibrium."""
 
     def prepare(lattice, k, beta):
-        chain = Sampler(lattice, k, sampler, path)
+        chain = Sampler(lattice, k, sampler)
         kind = "ordered" if beta > transition(lattice, k) else "random"
         state = chain.start(kind, stream(1, Purpose.START))
         draws = stream(1, Purpose.PRIOR_SWEEP, float_bits(beta))
@@ -45,8 +45,7 @@ def _prior(sampler, path):
 
 
 for _sampler, _title in (("swendsen-wang", "Swendsen-Wang"), ("gibbs", "prior Gibbs")):
-    for _path in ("fast", "general"):
-        kernel(f"{_title}, {_path}")(_prior(_sampler, _path))
+    kernel(_title)(_prior(_sampler))
 
 
 @kernel("label chain (data, noise)")

@@ -107,6 +107,13 @@ class Lattice:
         """See the function; of a hexagonal plane those of even rows, so that only their number is of use."""
         return half_offsets(self.dimensions, self.neighbourhood)
 
+    def offsets(self, row: int = 0) -> np.ndarray:
+        """(d, dimensions) steps to all neighbours of a pixel, in a row of this parity."""
+        ahead, other = (half_offsets(self.dimensions, self.neighbourhood, row + r) for r in range(2))
+        # A step backwards is one ahead from the row where it ends.
+        back = -np.concatenate([ahead[ahead[:, -2] == 0], other[other[:, -2] != 0]])
+        return np.concatenate([ahead, back])
+
     def pairs(self, array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Views of an array of the lattice's shape: the two ends of all edges inside the box, each once."""
         if self.neighbourhood != "hexagonal":

@@ -1,5 +1,6 @@
 """The generator against its published vectors, and the draws made of it against what they must be."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from scipy import stats
 
 from mpi_potts import rng
+from mpi_potts.kernels import variates
 from mpi_potts.kernels.threefry import encrypt
 from mpi_potts.rng import Purpose
 
@@ -142,3 +144,20 @@ def test_a_gamma_variate_belongs_to_its_index_and_shape(stream):
     draws = rng.gammas(stream, 0, shapes)
     assert np.array_equal(draws[:2], rng.gammas(stream, 0, shapes[:2]))
     assert not np.array_equal(draws, rng.gammas(stream, 1, shapes))
+
+
+def test_uniform_labels_are_uniform_for_every_k():
+    n = 200_000
+    chances = []
+    for k in (2, 3, 7, 200, 255):
+        out = np.empty(n, dtype=np.uint8)
+        variates.uniform_labels(out, k, *rng.key(rng.stream(k, Purpose.START), 0))
+        assert out.max() < k
+        chances.append(stats.chisquare(np.bincount(out, minlength=k)).pvalue)
+    assert min(chances) > 1e-4 / len(chances)
+
+
+def test_multiply_high_is_the_upper_part_of_the_product():
+    words = [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, 0x9E3779B97F4A7C15]
+    for word, k in itertools.product(words, (2, 3, 200, 255)):
+        assert variates.high(np.uint64(word), np.uint64(k)) == word * k >> 64

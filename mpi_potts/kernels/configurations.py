@@ -9,11 +9,11 @@ changes by the difference of two words as each neighbour is looked at, and no lo
 import numpy as np
 from numba import njit, uint64
 
-from .general import ABSENT
+from .neighbours import ABSENT, offsets_at
 
 
 @njit(cache=True)
-def tabulate(state, sites, around, words, codes, count, parts):
+def tabulate(state, neighbours, words, codes, count, parts):
     """Count the pixels of a padded state by the partition of their neighbours.
 
     words (d + 1,) uint64, the first 0; codes (h,) uint64 and count (h,) int64, a hash table with h a power of
@@ -21,8 +21,9 @@ def tabulate(state, sites, around, words, codes, count, parts):
     """
     number = np.zeros(256, np.int64)
     mask = uint64(codes.size - 1)
-    for i in range(sites.size):
-        site, code = uint64(sites[i]), uint64(0)
+    for i in range(neighbours.sites.size):
+        site, code = uint64(neighbours.sites[i]), uint64(0)
+        around = offsets_at(neighbours, site)
         for offset in around:
             label = state[site + offset]
             if label != ABSENT:

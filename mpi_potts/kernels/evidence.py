@@ -1,7 +1,4 @@
-"""What the data say of a state of the label chain, pixel by pixel given its neighbours.
-
-Of a padded state as in `general`: every pixel that exists is surrounded by places, 255 where there is none.
-"""
+"""What the data say of a state of the label chain, pixel by pixel given its neighbours."""
 
 import math
 
@@ -9,31 +6,37 @@ import numpy as np
 from numba import njit, uint64
 
 from .elementary import exp, log
-from .general import like_weights
-
-ABSENT = np.uint8(255)
+from .neighbours import offsets_at
 
 
 @njit(cache=True)
-def evidence(state, y, around, first, step, beta, mean, sd):
-    """(pixels, sum of log p(y_i | neighbours of i), and of log p(z_i | neighbours of i) the slope and the
-    curvature in beta), over every `step`-th place from `first`.
+def like_weights(beta, most):
+    """exp(beta n) for n = 0..most like neighbours."""
+    weights = np.empty(most + 1)
+    for n in range(most + 1):
+        weights[n] = exp(beta * n)
+    return weights
 
-    state, y : flat, padded.  around : (d,) uint64 offsets of the neighbours.  mean, sd : (k,).
+
+@njit(cache=True)
+def evidence(state, y, neighbours, step, beta, mean, sd):
+    """(pixels, sum of log p(y_i | neighbours of i), and of log p(z_i | neighbours of i) the slope and the
+    curvature in beta), over every `step`-th pixel.
+
+    state, y : flat, padded, as `neighbours` has them.  mean, sd : (k,).
     """
-    k, most = mean.size, around.size
+    k, most = mean.size, neighbours.offsets.shape[1]
     power = like_weights(beta, most)
     precision, log_sd = 0.5 / (sd * sd), np.empty(k)
     for j in range(k):
         log_sd[j] = log(sd[j]) + 0.5 * log(2.0 * math.pi)
     counts, logs = np.zeros(256, np.int64), np.empty(k)
     pixels, data, slope, curvature = 0, 0.0, 0.0, 0.0
-    for place in range(first, state.size, step):
-        label = state[place]
-        if label == ABSENT:
-            continue
+    for i in range(0, neighbours.sites.size, step):
+        place = uint64(neighbours.sites[i])
+        around = offsets_at(neighbours, place)
         for m in range(most):
-            counts[state[uint64(place) + around[m]]] += 1
+            counts[state[place + around[m]]] += 1
         largest = -np.inf
         total = like = square = 0.0
         for j in range(k):
@@ -49,9 +52,9 @@ def evidence(state, y, around, first, step, beta, mean, sd):
             mixture += power[counts[j]] * exp(logs[j] - largest)
         data += largest + log(mixture / total)
         like /= total
-        slope += counts[label] - like
+        slope += counts[state[place]] - like
         curvature += square / total - like * like
         pixels += 1
         for m in range(most):
-            counts[state[uint64(place) + around[m]]] = 0
+            counts[state[place + around[m]]] = 0
     return pixels, data, slope, curvature

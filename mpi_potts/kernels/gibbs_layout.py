@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InputError
-from ..lattice import Lattice, half_offsets
+from ..lattice import Lattice
 
 BLOCK = 512
 ABSENT = 255
@@ -141,11 +141,7 @@ class _Segments:
 
 def _steps(lattice, row):
     """All steps (dz, dy, dx) to neighbours from rows of this parity."""
-    ahead = half_offsets(lattice.dimensions, lattice.neighbourhood, row)
-    # A step backwards is one ahead from the row where it ends.
-    other = half_offsets(lattice.dimensions, lattice.neighbourhood, row + 1)
-    back = -np.concatenate([ahead[ahead[:, -2] == 0], other[other[:, -2] != 0]])
-    return np.pad(np.concatenate([ahead, back]), ((0, 0), (3 - lattice.dimensions, 0)))
+    return np.pad(lattice.offsets(row), ((0, 0), (3 - lattice.dimensions, 0)))
 
 
 def _neighbouring_rows(lattice):

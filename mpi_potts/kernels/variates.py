@@ -5,9 +5,11 @@ Normals are by Box and Muller, gammas by Marsaglia and Tsang (2000), shapes belo
 
 import math
 
+import numpy as np
 from numba import njit, uint64
 
 from .elementary import box_muller, log, power
+from .threefry import threefry2x64
 from .words import draw_words
 
 # The word of a gamma's boost is so far after its attempts that they never meet.
@@ -63,3 +65,27 @@ def fill_gammas(shape, word, k0, k1, out):
     """Gamma variates out (n,) of these shapes, addressed by (i, word)."""
     for i in range(out.size):
         out[i] = gamma(shape[i], i, word, k0, k1)
+
+
+@njit(inline="always")
+def high(word, k):
+    """The upper 64 of the 96 bits of word * k, for k below 2**32: a number in 0..k-1."""
+    return ((word >> uint64(32)) * k + (((word & uint64(0xFFFFFFFF)) * k) >> uint64(32))) >> uint64(32)
+
+
+@njit(inline="always")
+def uniform_label(word, k, site, attempt, k0, k1):
+    """A label exactly uniform on 0..k-1: multiply-high, drawing again in the 2**64 mod k surplus cases."""
+    surplus = (uint64(0) - k) % k
+    while word * k < surplus:
+        attempt += uint64(1)
+        word, _ = threefry2x64(site, attempt, k0, k1)
+    return np.uint8(high(word, k))
+
+
+@njit(cache=True)
+def uniform_labels(out, k, k0, k1):
+    """Fill `out` with independent labels, uniform on 0..k-1, addressed by their index."""
+    for i in range(out.size):
+        word, _ = threefry2x64(uint64(i), uint64(0), k0, k1)
+        out[i] = uniform_label(word, uint64(k), uint64(i), uint64(0), k0, k1)

@@ -32,6 +32,7 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..kernels.evidence import evidence
+from ..kernels.neighbours import ABSENT, neighbours, pad
 from ..lattice import Lattice, pairs
 from ..model.transition import transition
 from ..rng import Purpose
@@ -114,20 +115,13 @@ class _Candidate:
         return float(np.mean(self.scores[len(self.scores) // 2 :]))
 
 
-def neighbours(lattice: Lattice) -> np.ndarray:
-    """(d,) uint64 offsets of the neighbours of a place in a flat array padded by one layer on every side."""
-    strides = np.cumprod([1, *(n + 2 for n in lattice.shape[:0:-1])])[::-1]
-    after = (lattice.half_offsets * strides).sum(axis=1)
-    return np.concatenate([-after, after]).view(np.uint64)
-
-
 class _Judge:
     """Runs candidates on one chain, and scores them by every `step`-th pixel."""
 
     def __init__(self, chain, values, interval, step):
         self._chain, self._interval, self._step = chain, interval, step
-        self._y = np.pad(values, 1).ravel()
-        self._around = neighbours(chain.lattice)
+        self._neighbours = neighbours(chain.lattice)
+        self._y = pad(values, chain.lattice.exists, 0.0)
 
     def load(self, rival):
         chain = self._chain
@@ -149,9 +143,9 @@ class _Judge:
     def look(self, beta):
         """The score of the chain's state, and slope and curvature of its log pseudolikelihood."""
         chain = self._chain
-        state = np.pad(chain.labels, 1, constant_values=255).ravel()
+        state = pad(chain.labels, chain.lattice.exists, ABSENT)
         pixels, data, slope, curvature = evidence(
-            state, self._y, self._around, 0, self._step, beta, chain.mean, chain.sd
+            state, self._y, self._neighbours, self._step, beta, chain.mean, chain.sd
         )
         return data * chain.lattice.sites / max(pixels, 1) + _log_prior(chain), slope, curvature
 

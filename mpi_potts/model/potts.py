@@ -1,22 +1,21 @@
 """Simulate the Potts prior p(z | beta) = exp(beta S(z)) / C(beta) (paper, section 4): labels, chains of S(z).
 
-A `Sampler` hides which kernel runs.  The fast path has kernels for the plane with first-order neighbours,
-with or without a mask; the general path takes any lattice.  Both sample the same distribution, not the same
-bits: `path` is part of what a result depends on, and is recorded with it.
+A `Sampler` hides which kernel runs.  Swendsen-Wang has one for all lattices.  The Gibbs sampler has one too,
+and another for the plane with first-order neighbours, with or without a mask, where it takes a half to three
+quarters of the time.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 
 from ..errors import InputError
-from ..kernels import chequerboard, general, swendsen_wang
+from ..kernels import chequerboard, gibbs, swendsen_wang, variates
 from ..lattice import Lattice
 from ..rng import key
 
 SAMPLERS = ("swendsen-wang", "gibbs")
-PATHS = ("auto", "fast", "general")
 MASKED = 255
 
 # What a kernel sweeps over: an array that only this kernel understands.
@@ -26,8 +25,8 @@ State = np.ndarray
 LARGEST_BETA = 25.0
 
 
-class Kernel(NamedTuple):
-    """What the sampler needs of a kernel: a layout for a lattice and k, which the others take first."""
+class Kernel(Protocol):
+    """What the sampler needs of a kernel: a layout for a lattice and k, which the other functions take."""
 
     layout: Callable
     from_labels: Callable
@@ -35,22 +34,16 @@ class Kernel(NamedTuple):
     sweeps: Callable
 
 
-def _kernel(module, sweeps):
-    return Kernel(module.layout, module.from_labels, module.to_labels, sweeps)
-
-
-KERNELS = {
-    ("swendsen-wang", "fast"): _kernel(swendsen_wang, swendsen_wang.sweeps),
-    ("swendsen-wang", "general"): _kernel(general, general.swendsen_wang),
-    ("gibbs", "fast"): _kernel(chequerboard, chequerboard.sweeps),
-    ("gibbs", "general"): _kernel(general, general.gibbs),
-}
+def _kernel(lattice: Lattice, name: str) -> Kernel:
+    if name == "swendsen-wang":
+        return swendsen_wang
+    return chequerboard if lattice.first_order_plane else gibbs
 
 
 def random_labels(lattice: Lattice, labels: int, stream: np.ndarray) -> np.ndarray:
     """Independent labels, exactly uniform on 0..k-1, addressed by raster index: uint8, 255 where masked."""
     z = np.empty(lattice.shape, dtype=np.uint8)
-    general.uniform_labels(z.reshape(-1), labels, *key(stream, 0))
+    variates.uniform_labels(z.reshape(-1), labels, *key(stream, 0))
     z[~lattice.exists] = MASKED
     return z
 
@@ -58,23 +51,18 @@ def random_labels(lattice: Lattice, labels: int, stream: np.ndarray) -> np.ndarr
 class Sampler:
     """Sweeps of one sampler of the prior on one lattice with labels 0..k-1.
 
-    A state belongs to its sampler and path; `pack` gives bits that all of them understand.
+    A state belongs to its sampler; `pack` gives bits that all of them understand.
     """
 
-    def __init__(self, lattice: Lattice, labels: int, name: str = "swendsen-wang", path: str = "auto"):
+    def __init__(self, lattice: Lattice, labels: int, name: str = "swendsen-wang"):
         if not 2 <= labels <= 255:
             raise InputError(f"model.labels = {labels}: 2 to 255 are accepted")
-        if name not in SAMPLERS or path not in PATHS:
-            raise InputError(f"sampler {name!r}, path {path!r}: {SAMPLERS} and {PATHS} are accepted")
-        if path == "auto":
-            path = "fast" if lattice.first_order_plane else "general"
-        if path == "fast" and not lattice.first_order_plane:
-            raise InputError("the fast path is for two dimensions and first-order neighbours")
+        if name not in SAMPLERS:
+            raise InputError(f"sampler {name!r}: one of {SAMPLERS} is accepted")
         self.lattice = lattice
         self.k = labels
         self.name = name
-        self.path = path
-        self._kernel = KERNELS[name, path]
+        self._kernel = _kernel(lattice, name)
         self._layout = self._kernel.layout(lattice, labels)
 
     def start(self, kind: str, stream: np.ndarray) -> State:
@@ -120,7 +108,7 @@ class Sampler:
         return np.concatenate([np.packbits((z >> p) & 1, bitorder="little") for p in range(self._planes)])
 
     def unpack(self, packed: np.ndarray) -> State:
-        """The state that was packed, by any sampler and path on this lattice."""
+        """The state that was packed, by any sampler on this lattice."""
         if packed.shape != (self.packed_size,):
             raise InputError(f"a packed state has {packed.size} bytes: {self.packed_size} are accepted")
         n = self.lattice.sites

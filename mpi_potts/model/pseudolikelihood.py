@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import arithmetic, rng
-from ..kernels import general
 from ..kernels.configurations import tabulate
+from ..kernels.neighbours import ABSENT, neighbours, pad
 from ..lattice import Lattice
 from ..rng import Purpose
 
@@ -25,8 +25,8 @@ class Pseudolikelihood:
 
     def __init__(self, lattice: Lattice, labels: int):
         self._lattice, self._k = lattice, labels
-        self._layout = general.layout(lattice, labels)
-        most = self._layout.around.size
+        self._neighbours = neighbours(lattice)
+        most = self._neighbours.offsets.shape[1]
         # Any words do; these are always the same.
         self._words = rng.words(rng.stream(0, Purpose.POSTERIOR), 0, most + 1)[:, 0].copy()
         self._words[0] = 0
@@ -36,8 +36,8 @@ class Pseudolikelihood:
         """Pixels (c,) of each kind of neighbourhood, and (c, d + 1) how many labels it has 0..d times."""
         codes, count = np.zeros(self._places, np.uint64), np.zeros(self._places, np.int64)
         parts = np.zeros((self._places, self._words.size), np.int64)
-        state = general.from_labels(self._layout, labels)
-        tabulate(state, self._layout.sites, self._layout.around, self._words, codes, count, parts)
+        state = pad(np.asarray(labels, dtype=np.uint8), self._lattice.exists, ABSENT)
+        tabulate(state, self._neighbours, self._words, codes, count, parts)
         used = np.flatnonzero(count)
         count, parts = count[used], parts[used]
         parts[:, 0] = self._k - parts.sum(axis=1)
