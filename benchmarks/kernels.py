@@ -44,9 +44,9 @@ def _prior(sampler, path):
     return prepare
 
 
-for _sampler, _title in (("swendsen-wang", "Swendsen-Wang"), ("gibbs", "prior Gibbs")):
-    for _path in ("fast", "general"):
-        kernel(f"{_title}, {_path}")(_prior(_sampler, _path))
+kernel("Swendsen-Wang")(_prior("swendsen-wang", "auto"))
+for _path in ("fast", "general"):
+    kernel(f"prior Gibbs, {_path}")(_prior("gibbs", _path))
 
 
 @kernel("label chain (data, noise)")

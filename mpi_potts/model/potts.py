@@ -1,8 +1,8 @@
 """Simulate the Potts prior p(z | beta) = exp(beta S(z)) / C(beta) (paper, section 4): labels, chains of S(z).
 
-A `Sampler` hides which kernel runs.  The fast path has kernels for the plane with first-order neighbours,
-with or without a mask; the general path takes any lattice.  Both sample the same distribution, not the same
-bits: `path` is part of what a result depends on, and is recorded with it.
+A `Sampler` hides which kernel runs.  Swendsen-Wang has one way to all lattices.  Gibbs has two: the fast path
+for the plane with first-order neighbours, with or without a mask; the general path for any lattice.  Both
+sample the same distribution, not the same bits.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def _kernel(module, sweeps):
 
 KERNELS = {
     ("swendsen-wang", "fast"): _kernel(swendsen_wang, swendsen_wang.sweeps),
-    ("swendsen-wang", "general"): _kernel(general, general.swendsen_wang),
+    ("swendsen-wang", "general"): _kernel(swendsen_wang, swendsen_wang.sweeps),
     ("gibbs", "fast"): _kernel(chequerboard, chequerboard.sweeps),
     ("gibbs", "general"): _kernel(general, general.gibbs),
 }
