@@ -14,6 +14,7 @@ import numpy as np
 
 from mpi_potts.kernels import clusters
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.transition import transition
 from mpi_potts.rng import Purpose, stream
 
 SHARES = (0.7, 1.0, 1.3)
@@ -62,7 +63,7 @@ class Case:
 
 def prepare(name: str, lattice: Lattice, k: int, share: float, warm_up: int = 30) -> Case:
     """A chain from the side of the transition where beta lies, soon in equilibrium."""
-    beta = share * lattice.transition(k)
+    beta = share * transition(lattice, k)
     layout = clusters.layout(lattice, k)
     z = np.zeros(lattice.shape, dtype=np.uint8)
     if share <= 1:

@@ -16,6 +16,7 @@ from mpi_potts import rng
 from mpi_potts.kernels import clusters as sw
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
+from mpi_potts.model.transition import transition
 
 LABELS = [2, 3, 4, 5, 6, 8, 9, 200, 255]
 PLANES = (4, 8, "hexagonal")
@@ -194,7 +195,7 @@ def test_every_cluster_has_one_new_label_and_clusters_are_independent(neighbourh
     """Given the bonds, two clusters agree with probability 1/k, whichever clusters are compared."""
     agree = pairs = 0
     for lattice in lattices(neighbourhood):
-        critical = lattice.transition(k)
+        critical = transition(lattice, k)
         for beta in (0.0, 0.5 * critical, critical, 1.3 * critical, 2 * critical, 50.0):
             layout, state, _ = random_state(lattice, k)
             sw.swendsen_wang(layout, state, beta, stream(1), 0, 20)
@@ -365,6 +366,7 @@ import hashlib, numpy as np
 from mpi_potts import rng
 from mpi_potts.kernels import clusters as sw
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.transition import transition
 
 found = hashlib.sha256()
 for lattice in (Lattice((40, 65)), Lattice((31, 33), "hexagonal"), Lattice((9, 10, 11), 26)):
@@ -372,7 +374,7 @@ for lattice in (Lattice((40, 65)), Lattice((31, 33), "hexagonal"), Lattice((9, 1
         layout = sw.layout(lattice, k)
         state = sw.from_labels(layout, np.zeros(lattice.shape, dtype=np.uint8))
         draws = rng.stream(1, rng.Purpose.PRIOR_SWEEP, k)
-        found.update(sw.swendsen_wang(layout, state, lattice.transition(k), draws, 0, 20))
+        found.update(sw.swendsen_wang(layout, state, transition(lattice, k), draws, 0, 20))
         found.update(state)
 print(found.hexdigest())
 """

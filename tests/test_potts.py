@@ -1,4 +1,4 @@
-"""The prior's sampler on every lattice: both samplers, packed states, continued chains; and images with known truth."""
+"""The prior's samplers on every lattice, packed states, continued chains; and images with known truth."""
 
 import itertools
 import math

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from mpi_potts.exact import Exact
 
 from mpi_potts import rng
 from mpi_potts.kernels import clusters, graph, swendsen_wang
 from mpi_potts.lattice import Lattice
+from mpi_potts.model.exact import Exact
 
 
 def ball(shape, thickness):
