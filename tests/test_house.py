@@ -235,7 +235,7 @@ def test_a_door_names_layers_below_its_own(folder):
         (upward_imports, "io/store.py", "def f():\n    from ..report import page"),
         (upward_imports, "io/store.py", "from mpi_potts.report import page"),
         (upward_imports, "io/store.py", "import mpi_potts.report.page"),
-        (upward_imports, "lattice.py", "from .kernels.general import statistic"),
+        (upward_imports, "lattice.py", "from .kernels.gibbs import sweeps"),
         (upward_imports, "posterior/result.py", "from ..cli import simulate"),
         (upward_imports, "cli/run.py", "from .. import api"),
         (upward_imports, "estimation/quadrature.py", "from ..runtime.parallel import block"),
@@ -269,7 +269,7 @@ def test_a_breach_is_seen(rule, file, text):
 @pytest.mark.parametrize(
     ("rule", "file", "text"),
     [
-        (stray_imports, "kernels/general.py", "from numba import njit"),
+        (stray_imports, "kernels/gibbs.py", "from numba import njit"),
         (stray_imports, "smc/sampler.py", "from ..runtime.parallel import block"),
         (
             upward_imports,
