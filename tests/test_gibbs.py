@@ -4,8 +4,13 @@ Distributions are compared with enumeration.  A lattice is made of many copies o
 other, so that one sweep draws all of them: independent, and spread over rows, pieces and blocks.
 """
 
+import hashlib
 import itertools
+import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -359,3 +364,44 @@ def test_many_labels_have_the_moments_of_the_transfer_matrix(lattice, k):
             found.append((batches.mean() - expected) / batches.std(ddof=1) * np.sqrt(50))
     # Student's distribution with 49 degrees of freedom lies beyond 4.9 once in 10^5.
     assert np.abs(found).max() < 4.9
+
+
+def digest():
+    """The bits of a few sweeps on several lattices, with data and without."""
+    found = hashlib.sha256()
+    for lattice, k in itertools.product(LONG, (2, 3, 6, 11)):
+        chain = Chain(lattice, k)
+        places, state = chain.layout, chain.state.copy()
+        for number in range(4):
+            found.update(np.int64(chain.sweep(0.5, number)))
+            found.update(chain.sums)
+        found.update(chain.state)
+        found.update(gibbs.sweeps(places, state, 0.6, SWEEPS, 0, 4))
+        found.update(state)
+    return found.hexdigest()
+
+
+@pytest.mark.long
+def test_the_bits_do_not_depend_on_what_the_compiler_compiles_for(tmp_path):
+    """This CPU, one with 256-bit vectors, and the oldest, each compiled and then from the cache."""
+    targets = {
+        "this": {},
+        "v3": {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx2,+fma,+bmi2"},
+        "oldest": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+    }
+    command = [sys.executable, "-c", "import test_gibbs; print(test_gibbs.digest())"]
+    found = set()
+    for name, target in targets.items():
+        for _ in range(2):
+            environment = os.environ | target | {"NUMBA_CACHE_DIR": str(tmp_path / name)}
+            run = subprocess.run(
+                command,
+                env=environment,
+                cwd=Path(__file__).parent,
+                capture_output=True,
+                text=True,
+                timeout=900,
+            )
+            assert run.returncode == 0, run.stderr
+            found.add(run.stdout)
+    assert len(found) == 1
