@@ -142,7 +142,7 @@ def sample(sites, noise, streams, first, statistic, surrogate, path, trace, coun
     """
     key, sums, table = workspace(noise.mean.size)
     recent = np.zeros(counts.shape, np.uint8)
-    blocks = sites.pieces.size.size
+    blocks = sites.pieces.apart.size
     for t in range(trace.beta.size):
         trace.beta[t] = beta_given(statistic, surrogate, path, streams[2], first + t)
         statistic = step(sites, noise, trace.beta[t], streams, first + t, key, sums, table)
