@@ -113,19 +113,19 @@ class _Segments:
     """Segments of pairs of pixels, given by their keys: row * width + x // 2, with a margin all around."""
 
     def __init__(self, keys):
-        pairs = keys[np.flatnonzero(np.diff(keys, prepend=-1))]
-        begins = np.flatnonzero(np.diff(pairs, prepend=-2 * PADDING) > PADDING)
-        self.first = pairs[begins]
-        self.last = pairs[np.append(begins[1:], pairs.size) - 1]
+        """keys : (n,) of the pixels that exist, ascending."""
+        begins = np.flatnonzero(np.append(True, keys[1:] - keys[:-1] > PADDING))
+        self.first = keys[begins]
+        self.last = keys[np.append(begins[1:], keys.size) - 1]
+        self.pixels = np.diff(begins, append=keys.size)
         length = self.last - self.first + 1 + PADDING
         # In front, places for all that does not exist.
         self.start = 3 * PADDING + np.cumsum(length) - length
         self.places = int(self.start[-1] + length[-1] + PADDING)
 
-    def place(self, keys):
-        """The places of even pixels that exist."""
-        found = np.searchsorted(self.first, keys, side="right") - 1
-        return self.start[found] + keys - self.first[found]
+    def places_of(self, keys):
+        """The places of even pixels with these keys, those of all pixels that exist."""
+        return (keys + np.repeat(self.start - self.first, self.pixels)).astype(np.int32)
 
     def key(self, places):
         """The keys of places within segments."""
@@ -171,21 +171,26 @@ def _step_tables(lattice, half):
 
 def _bridge(place):
     """The places of a colour with the small holes between them, and the number of each pixel among these."""
-    step = np.diff(place, prepend=0)
+    step = np.diff(place, prepend=np.int32(0))
     step[(step < 1) | (step > BRIDGE + 1)] = 1
-    number = np.cumsum(step) - 1
-    last = np.zeros(number[-1] + 1 if place.size else 0, dtype=np.int64)
+    number = np.cumsum(step, dtype=np.int32) - np.int32(1)
+    if place.size == 0 or number[-1] == place.size - 1:
+        return place, number
+    last = np.zeros(number[-1] + 1, dtype=np.int32)
     last[number] = np.arange(place.size)
     last = np.maximum.accumulate(last)
-    return place[last] + np.arange(last.size) - number[last], number
+    return (place - number)[last] + np.arange(last.size, dtype=np.int32), number
 
 
 def _cut(place):
     """Where the pieces of a colour begin: at gaps between its places, at blocks, and in long runs."""
-    number = np.arange(place.size)
-    begins = (np.diff(place, prepend=-2) != 1) | (number % BLOCK == 0)
-    run = np.maximum.accumulate(np.where(begins, number, 0))
-    return np.flatnonzero((number - run) % PIECE == 0)
+    gaps = np.flatnonzero(np.diff(place, prepend=np.int32(-2)) != 1)
+    begins = np.union1d(gaps, np.arange(0, place.size, BLOCK))
+    length = np.diff(begins, append=place.size)
+    pieces = -(-length // PIECE)
+    # The first, second, ... piece of each run.
+    number = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    return np.repeat(begins, pieces) + number * PIECE
 
 
 def _close_to_next(place, block):
@@ -199,7 +204,7 @@ def _pieces_of(place, segments, half, steps):
     """The pieces of one colour, given its places: block, place, length, rows."""
     begins = _cut(place)
     length = np.diff(begins, append=place.size)
-    keys = segments.key(place[begins] % half)
+    keys = segments.key(place[begins].astype(np.int64) % half)
     rows = [segments.place_near(keys + step, length) for step in steps]
     return begins // BLOCK, place[begins], length, np.stack(rows, axis=1)
 
@@ -213,26 +218,40 @@ def _put_together(parts, first, position, tables, half):
     place, length, rows = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     start = np.searchsorted(block, np.arange(first[-1] + 1)).astype(np.int32)
     apart = start[1:] - np.bincount(block, weights=close, minlength=first[-1]).astype(np.int32)
-    place, rows = place.astype(np.int32), rows.astype(np.int32)
-    return Pieces(first, start, apart, absent, place, length.astype(np.uint8), rows, half, *tables)
+    length, rows = length.astype(np.uint8), rows.astype(np.int32)
+    return Pieces(first, start, apart, absent, place, length, rows, half, *tables)
+
+
+def _find(lattice):
+    """keys (n,) of the pixels that exist, whether x is odd, and their colours; the keys of steps to rows."""
+    rows, columns = lattice.shape[-2:]
+    width = columns // 2 + 2 * PADDING
+    steps = [(dz * (rows + 2) + dy) * width for dz, dy in _neighbouring_rows(lattice)]
+    # In place where it can be: these are the largest arrays of all.
+    x = np.flatnonzero(lattice.exists)
+    keys = x // columns
+    x -= keys * columns
+    z = keys // rows
+    parities = [(i % 2).astype(np.uint8) for i in (z, keys - z * rows, x)]
+    # A row of margin before and after each plane.
+    keys += 2 * z
+    keys += rows + 3
+    keys *= width
+    keys += x // 2 + PADDING
+    return keys, parities[-1], lattice.colour(parities[3 - lattice.dimensions :]), steps
 
 
 def layout(lattice: Lattice, labels: int) -> Layout:
     """The layout of a lattice with labels 0..k-1."""
-    where = np.nonzero(lattice.exists)
-    z, y, x = (np.zeros(1, np.int64),) * (3 - lattice.dimensions) + where
-    width = lattice.shape[-1] // 2 + 2 * PADDING
-    plane = (lattice.shape[-2] + 2) * width
-    keys = (z + 1) * plane + (y + 1) * width + x // 2 + PADDING
+    keys, odd, colour, steps = _find(lattice)
     segments = _Segments(keys)
     half = -(-segments.places // 64) * 64
     if 2 * half >= 2**31:
         raise InputError(f"image.shape = {list(lattice.shape)}: fewer than 2**31 pixels are accepted")
-    place = segments.place(keys) + x % 2 * half
+    place = segments.places_of(keys) + odd * np.int32(half)
+    del keys
     tables = _step_tables(lattice, half)
-    steps = [dz * plane + dy * width for dz, dy in _neighbouring_rows(lattice)]
-    parts, first, position = [], [0], np.empty(keys.size, dtype=np.int32)
-    colour = lattice.colour(where)
+    parts, first, position = [], [0], np.empty(place.size, dtype=np.int32)
     for c in range(tables[0].shape[0]):
         mine = np.flatnonzero(colour == c)
         bridged, number = _bridge(place[mine])
@@ -240,4 +259,4 @@ def layout(lattice: Lattice, labels: int) -> Layout:
         position[mine] = first[-1] * BLOCK + number
         first.append(first[-1] - (-bridged.size // BLOCK))
     pieces = _put_together(parts, np.array(first), position, tables, half)
-    return Layout(lattice, labels, 2 * half, place.astype(np.int32), position, pieces)
+    return Layout(lattice, labels, 2 * half, place, position, pieces)
