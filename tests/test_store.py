@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import h5py
 import launch
@@ -258,6 +259,22 @@ def test_a_second_job_in_the_same_place_is_refused_until_the_first_ends(tmp_path
                 pass
     with files.locked(ALONE, lock):
         pass
+
+
+def test_a_job_may_wait_for_its_turn(tmp_path):
+    lock, had = tmp_path / ".lock", []
+
+    def second():
+        with files.locked(ALONE, lock, wait=True):
+            had.append("its turn")
+
+    thread = threading.Thread(target=second)
+    with files.locked(ALONE, lock):
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive() and not had
+    thread.join(60)
+    assert had == ["its turn"]
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):

@@ -199,6 +199,31 @@ def test_jobs_that_share_a_study_make_the_same_table(whole, tmp_path, capsys, mo
     assert same_bits(whole[1], arrays) == []
 
 
+def test_of_jobs_that_end_at_the_same_time_one_writes_the_table(whole, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command.report, "drawable", lambda: False)
+    shares = [
+        config.load(INPUT, [f"study.images_from={first}", f"study.images_to={first + 2}"], tmp_path)
+        for first in (0, 2)
+    ]
+    command.execute(parallel.ALONE, shares[0], options())
+    count, others = command._unfinished, [shares[0]]
+
+    def counted(plan):
+        """The first job sees the last fit too, and is quicker."""
+        left = count(plan)
+        if others:
+            command.execute(parallel.ALONE, others.pop(), options())
+        return left
+
+    monkeypatch.setattr(command, "_unfinished", counted)
+    command.execute(parallel.ALONE, shares[1], options())
+    said = capsys.readouterr().out
+    assert said.count("study.h5: written, with") == 1
+    assert said.count("study.h5: another job that ended now has written it") == 1
+    _, arrays = store.read(tmp_path / "study.h5", study.FORMAT, study.VERSION)
+    assert same_bits(whole[1], arrays) == []
+
+
 def test_images_and_methods_can_be_added(whole, tmp_path):
     few = run(tmp_path, "simulate.images=2", 'study.methods=["path"]')
     assert few["path/mean"].size == 2

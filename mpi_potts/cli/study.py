@@ -34,6 +34,8 @@ PSEUDO = "-pseudo"
 
 def execute(comm: Comm, config: Config, options) -> int:
     methods, lattice = on_root(comm, prepare, config)
+    table = config.output / "study.h5"
+    before = on_root(comm, _time_of, table)
     with Control(options.max_hours) as control:
         binding = None
         if any(needs_binding(each) for each in methods.values()):
@@ -44,8 +46,13 @@ def execute(comm: Comm, config: Config, options) -> int:
     if left:
         _say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
         return 0
-    _say(comm, on_root(comm, write_table, plan))
-    report.after(comm, config.output / "study.h5")
+    # Of jobs that end at the same time each may see that all fits are there.
+    with files.locked(comm, config.output / ".study.lock", wait=True):
+        if on_root(comm, _written_since, plan, table, before):
+            _say(comm, f"{table}: another job that ended now has written it, with all fits")
+            return 0
+        _say(comm, on_root(comm, write_table, plan))
+        report.after(comm, table)
     return 0
 
 
@@ -174,6 +181,16 @@ def _unfinished(plan) -> int:
     return sum(not plan.part(n, m).exists() for n in numbers for m in plan.methods)
 
 
+def _time_of(path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def _written_since(plan, table, before: int) -> bool:
+    """Whether another job has written the table while this one was at work, after the last of all fits."""
+    parts = (plan.part(n, m) for n in range(plan.config.simulate.images) for m in plan.methods)
+    return _time_of(table) > before and _time_of(table) >= max(map(_time_of, parts))
+
+
 def collect(plan: Study) -> list[Fits]:
     """What all methods found, from the parts; on one rank."""
     rows: dict[str, list[dict]] = {}
@@ -205,10 +222,9 @@ def write_table(plan: Study) -> str:
     attributes |= {"seed": config.seed, "draws": config.study.draws, "images": config.simulate.images}
     attributes |= {"bins": config.study.bins, "calibrated": calibrated, "rows": [f.name for f in fits]}
     output, datasets = config.output, study.to_arrays(fits)
-    with files.locked(ALONE, output / ".study.lock"):
-        store.write(ALONE, output / "study.h5", FORMAT, VERSION, attributes, datasets, "gather")
-        files.write_text(output / "study.csv", study.comma_separated(rows))
-        files.write_text(output / "study.txt", f"{text}\n")
+    store.write(ALONE, output / "study.h5", FORMAT, VERSION, attributes, datasets, "gather")
+    files.write_text(output / "study.csv", study.comma_separated(rows))
+    files.write_text(output / "study.txt", f"{text}\n")
     return f"{text}\n{output / 'study.h5'}: written, with study.csv and study.txt"
 
 

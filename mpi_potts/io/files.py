@@ -215,8 +215,8 @@ class Sink(io.RawIOBase):
 
 
 @contextmanager
-def locked(comm: Comm, path: Path) -> Iterator[None]:
-    """Hold the lock file `path`: a second job that wants it is refused.
+def locked(comm: Comm, path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the lock file `path`: a second job that wants it is refused, or waits for its turn.
 
     The lock is the operating system's, held by rank 0, and ends with the process however that ends: it is
     never stale.  Over NFS it holds between hosts where the server runs a lock daemon.
@@ -225,7 +225,7 @@ def locked(comm: Comm, path: Path) -> Iterator[None]:
 
     def take():
         nonlocal held
-        held = _lock(path)
+        held = _lock(path, wait)
 
     on_root(comm, take)
     try:
@@ -235,13 +235,13 @@ def locked(comm: Comm, path: Path) -> Iterator[None]:
             os.close(held)
 
 
-def _lock(path):
+def _lock(path, wait):
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise refusal(path, error) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         if error.errno not in NO_LOCKS:
             owner = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
