@@ -6,58 +6,64 @@ into a result is computed by these instead (the rules of the house refuse the ot
 `sum`, `cumsum`, comparisons, sorting and `interp` are the same everywhere and stay numpy's.
 """
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 
 from .kernels import elementary, fourier, linear
 
+# A number gives a number, an array an array of its shape.
+Real = TypeVar("Real", float, np.ndarray)
 
-def _each(fill, x):
-    """A kernel over all elements; a number gives a number."""
+
+def _each(fill: Callable, x: float | np.ndarray) -> Any:
+    """Let a kernel fill an array of the shape of x, element by element; of a number, return a number."""
     x = np.asarray(x, dtype=np.float64)
     out = np.empty(x.shape)
     fill(x.reshape(-1), out.reshape(-1))
     return out if x.ndim else float(out)
 
 
-def exp(x):
+def exp(x: Real) -> Real:
     """e**x, of any shape."""
     return _each(elementary.fill_exp, x)
 
 
-def expm1(x):
+def expm1(x: Real) -> Real:
     """e**x - 1, of any shape."""
     return _each(elementary.fill_expm1, x)
 
 
-def log(x):
+def log(x: Real) -> Real:
     """The natural logarithm, of any shape: -inf at 0, nan below."""
     return _each(elementary.fill_log, x)
 
 
-def log1p(x):
+def log1p(x: Real) -> Real:
     """log(1 + x), of any shape."""
     return _each(elementary.fill_log1p, x)
 
 
-def power(x, y):
+def power(x: float | np.ndarray, y: float | np.ndarray) -> Any:
     """x**y for x > 0, of any shapes that broadcast."""
-    return exp(y * log(x))
+    return exp(np.multiply(y, log(np.asarray(x))))
 
 
-def sinh(x):
+def sinh(x: Real) -> Real:
     """The hyperbolic sine, of any shape."""
     rise = expm1(np.abs(x))
     return np.copysign(0.5 * (rise + rise / (rise + 1.0)), x)
 
 
-def asinh(x):
+def asinh(x: Real) -> Real:
     """The inverse of `sinh`, of any shape."""
     size = np.abs(x)
     square = size * size
     return np.copysign(log1p(size + square / (1.0 + np.sqrt(square + 1.0))), x)
 
 
-def hypot(x, y):
+def hypot(x: float | np.ndarray, y: float | np.ndarray) -> Any:
     """sqrt(x**2 + y**2), of any shapes that broadcast."""
     return np.sqrt(x * x + y * y)
 

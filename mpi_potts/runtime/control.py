@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 from ..errors import Interrupted
 from . import signals
@@ -45,7 +46,7 @@ class Control:
         if max_hours is not None:
             seconds = 3600.0 * max_hours
             self._deadline = _PROGRAM_STARTED + seconds - min(RESERVE * seconds, LONGEST_RESERVE)
-        self._previous = {}
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Control":
         # Python lets its first thread alone listen; a caller in another one has only the clock.

@@ -68,6 +68,8 @@ class Progress:
         return quiet >= LINE_SECONDS and (step or quiet >= LONGEST_SILENCE)
 
     def _show(self, now, note=""):
+        if self._stream is None:
+            return
         self._shown_at, self._shown = now, self._done
         seconds = max(now - self._started, 1e-9)
         rate = self._done / seconds
