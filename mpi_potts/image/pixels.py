@@ -55,8 +55,8 @@ def load_image(config: Config) -> Image:
         raise InputError(
             f"{config.path}: image.path is missing; this command needs the name of an image file"
         )
-    source = _read(config, "path", banded=bool(keys.band or keys.ndvi))
-    values, exists = _plane(config, source)
+    contents = _read(config, "path", banded=bool(keys.band or keys.ndvi))
+    values, exists = _plane(config, contents)
     exists = _apply_mask_file(config, exists)
     region = _region(config, values.shape)
     values, exists = values[region], exists[region]
@@ -70,7 +70,7 @@ def load_image(config: Config) -> Image:
     labels = _labels(config, values, exists) if keys.kind == "labels" else None
     if labels is None:
         _check_contrast(config, values[exists])
-    return Image(values, None if exists.all() else exists, labels, keys.path, offset, source.tags)
+    return Image(values, None if exists.all() else exists, labels, keys.path, offset, contents.tags)
 
 
 def _read(config, key, **how):
@@ -111,14 +111,14 @@ def with_image_mean(config: Config, image: Image) -> Config:
     return replace(config, prior=replace(prior, mean=mean))
 
 
-def _plane(config, source):
+def _plane(config, contents):
     """One value for each pixel, float64, and which pixels exist: the band, or the vegetation index of two."""
     keys = config.image
-    nodata = source.nodata if keys.nodata is None else keys.nodata
+    nodata = contents.nodata if keys.nodata is None else keys.nodata
     if keys.ndvi is None:
-        band = _band(config, source, keys.band, "band")
+        band = _band(config, contents, keys.band, "band")
         return _dimensions(config, _scaled(config, band)), _dimensions(config, ~_is_nodata(band, nodata))
-    red, nir = (_band(config, source, getattr(keys.ndvi, name), f"ndvi.{name}") for name in ("red", "nir"))
+    red, nir = (_band(config, contents, getattr(keys.ndvi, name), f"ndvi.{name}") for name in ("red", "nir"))
     exists = ~(_is_nodata(red, nodata) | _is_nodata(nir, nodata))
     red, nir = _scaled(config, red), _scaled(config, nir)
     # Without light there is no index, and so no pixel.
@@ -135,9 +135,9 @@ def _scaled(config, band):
     return band if (keys.scale, keys.offset) == (1.0, 0.0) else band * keys.scale + keys.offset
 
 
-def _band(config, source, number, key):
-    array, path = source.array, config.image.path
-    if not source.banded:
+def _band(config, contents, number, key):
+    array, path = contents.array, config.image.path
+    if not contents.banded:
         if number not in (None, 1):
             raise InputError(f"{config.path}: image.{key} = {number}: {path} has one band; 1 is accepted")
         return array
@@ -178,8 +178,8 @@ def _apply_mask_file(config, exists):
     path = config.image.mask
     if path is None:
         return exists
-    source = _read(config, "mask")
-    mask = source.array[..., 0] if source.banded and source.array.shape[-1] == 1 else source.array
+    contents = _read(config, "mask")
+    mask = contents.array[..., 0] if contents.banded and contents.array.shape[-1] == 1 else contents.array
     if mask.shape != exists.shape:
         raise _refusal(
             config, "mask", f"the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted"
