@@ -277,7 +277,7 @@ def test_every_folder_has_a_door_and_a_layer():
 
 
 def repeated_classes(sources):
-    """Names of public classes that stand in more than one module: a reader would have to ask which is meant."""
+    """Names of public classes that stand in more than one module: a reader would have to ask which it is."""
     classes = Counter(
         node.name
         for text in sources.values()
