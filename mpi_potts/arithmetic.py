@@ -26,45 +26,45 @@ def _each(fill: Callable, x: float | np.ndarray) -> Any:
 
 
 def exp(x: Real) -> Real:
-    """e**x, of any shape."""
+    """e**x of a number or of every element of an array."""
     return _each(elementary.fill_exp, x)
 
 
 def expm1(x: Real) -> Real:
-    """e**x - 1, of any shape."""
+    """e**x - 1 of a number or of every element of an array, exact also near 0."""
     return _each(elementary.fill_expm1, x)
 
 
 def log(x: Real) -> Real:
-    """The natural logarithm, of any shape: -inf at 0, nan below."""
+    """The natural logarithm of a number or of every element of an array: -inf at 0, nan below."""
     return _each(elementary.fill_log, x)
 
 
 def log1p(x: Real) -> Real:
-    """log(1 + x), of any shape."""
+    """log(1 + x) of a number or of every element of an array, exact also near 0."""
     return _each(elementary.fill_log1p, x)
 
 
 def power(x: float | np.ndarray, y: float | np.ndarray) -> Any:
-    """x**y for x > 0, of any shapes that broadcast."""
+    """x**y for x > 0, of numbers or of arrays whose shapes broadcast."""
     return exp(np.multiply(y, log(np.asarray(x))))
 
 
 def sinh(x: Real) -> Real:
-    """The hyperbolic sine, of any shape."""
+    """The hyperbolic sine of a number or of every element of an array."""
     rise = expm1(np.abs(x))
     return np.copysign(0.5 * (rise + rise / (rise + 1.0)), x)
 
 
 def asinh(x: Real) -> Real:
-    """The inverse of `sinh`, of any shape."""
+    """The inverse of `sinh`, of a number or of every element of an array."""
     size = np.abs(x)
     square = size * size
     return np.copysign(log1p(size + square / (1.0 + np.sqrt(square + 1.0))), x)
 
 
 def hypot(x: float | np.ndarray, y: float | np.ndarray) -> Any:
-    """sqrt(x**2 + y**2), of any shapes that broadcast."""
+    """sqrt(x**2 + y**2) of numbers or of arrays whose shapes broadcast."""
     return np.sqrt(x * x + y * y)
 
 
@@ -77,7 +77,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def gram(a: np.ndarray) -> np.ndarray:
-    """(n, n) a' a of a (m, n)."""
+    """The (n, n) product a' a of a matrix a (m, n) with itself."""
     out = np.empty((a.shape[1],) * 2)
     linear.gram(_plain(a), out)
     return out

@@ -88,6 +88,7 @@ class Lattice:
 
     @property
     def dimensions(self) -> int:
+        """2 for an image, 3 for a volume."""
         return len(self.shape)
 
     @property

@@ -60,7 +60,7 @@ class Chain:
         return self.packed is not None or self.pack is not None
 
     def extend(self, statistic: np.ndarray, pack: Callable[[], np.ndarray]) -> None:
-        """Add sweeps; `pack` gives the labels after them."""
+        """Append the statistic of further sweeps; `pack` gives the labels after them when it is called."""
         self.statistic[self.done : self.done + statistic.size] = statistic
         self.done += statistic.size
         self.packed, self.pack = None, pack
@@ -245,7 +245,7 @@ def lost(
 
 
 def deal(places: Sequence[Place], size: int) -> list[list[Place]]:
-    """Places for each rank, in runs of neighbours in one file."""
+    """Deal the places out to `size` ranks: a list for each, made of runs of neighbours in one file."""
     ordered = sorted(places, key=lambda place: (place.source, place.row))
     runs = [ordered[first : first + RUN] for first in range(0, len(ordered), RUN)]
     return [[place for run in runs[rank::size] for place in run] for rank in range(size)]

@@ -192,7 +192,7 @@ class SliceLength:
         return min(self._count, left)
 
     def note(self, count: int, seconds: float) -> None:
-        """Learn from `count` sweeps that took so many seconds."""
+        """Set the length of a slice by `count` sweeps that took so many seconds."""
         self._count = max(1, int(SLICE * count / max(seconds, 1e-9)))
 
 
@@ -349,12 +349,12 @@ class Part:
         self._rows.append(row)
 
     def save_if_due(self) -> None:
-        """Save where the last time is long enough ago."""
+        """Save if enough time has passed since this rank saved last."""
         if time.monotonic() >= self._next:
             self.save()
 
     def save(self) -> None:
-        """Write all rows of this session, atomically."""
+        """Write all rows of this session into the file of this rank: whole, or the old file stays."""
         if not self._unsaved:
             return
         started = time.monotonic()

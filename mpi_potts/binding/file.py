@@ -40,13 +40,13 @@ def write_binding(
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], np.ndarray]:
-    """Attributes and grid of a binding file, verified; on one rank."""
+    """Read attributes and grid of a binding file and verify them; on one rank."""
     attributes, arrays = _read(path, ("beta",))
     return attributes, arrays["beta"]
 
 
 def read_binding(path: Path, interpolation: str = "smooth") -> Binding:
-    """A binding function, verified; on one rank."""
+    """Read a binding function and verify its checksum; on one rank."""
     attributes, arrays = _read(path, ARRAYS)
     return Binding(**arrays, **{name: attributes[name] for name in SETTINGS}, interpolation=interpolation)
 

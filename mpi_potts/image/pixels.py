@@ -40,6 +40,7 @@ class Image:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Rows, columns and, in a volume, planes."""
         return self.values.shape
 
     @property
@@ -49,7 +50,7 @@ class Image:
 
 
 def load_image(config: Config) -> Image:
-    """Read and check the image that the input file names."""
+    """Read the image that the input file names, and refuse what cannot be segmented."""
     keys = config.image
     if keys.path is None:
         raise InputError(
@@ -82,7 +83,7 @@ def _read(config, key, **how):
 
 
 def _refusal(config, key, what):
-    """Of the file that a key of [image] names."""
+    """An InputError that says what is wrong with the file that a key of [image] names."""
     return InputError(f"{config.path}: image.{key}: {getattr(config.image, key)}: {what}")
 
 
@@ -155,7 +156,7 @@ def _band(config, contents, number, key):
 
 
 def _dimensions(config, array):
-    """Two or three dimensions; a volume of one plane is an image."""
+    """The array with 2 or 3 dimensions, else refused; a volume of one plane becomes an image."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or array.size == 0:
@@ -188,7 +189,7 @@ def _apply_mask_file(config, exists):
 
 
 def _region(config, shape):
-    """Slices of the part to keep."""
+    """Slices of the part of the image that image.crop keeps: all of it where there is none."""
     crop = config.image.crop
     if crop is None:
         return tuple(slice(0, n) for n in shape)

@@ -76,7 +76,7 @@ class Control:
 
     @property
     def reason(self) -> str:
-        """Why, in words: for the message."""
+        """Why this rank stops, in words for the message to the user."""
         if self.signalled is not None:
             return f"{self.signalled} received"
         return "the time limit (--max-hours) is near" if self.late else "another rank was asked to stop"
@@ -86,5 +86,5 @@ class Control:
         return agree(comm, self.stop)
 
     def interrupted(self, where: str) -> Interrupted:
-        """The exception to raise once everything is written."""
+        """The exception to raise once everything is written at `where`: it says why, and how to go on."""
         return Interrupted(f"stopped: {self.reason}; {where} is written, run the same command again to go on")

@@ -56,7 +56,7 @@ class Progress:
             self._show(now, note)
 
     def say(self, text: str) -> None:
-        """A line of its own, for what a user should know."""
+        """Write a line of its own, for what a user should know, above the bar where there is one."""
         if self._stream is not None:
             print(("\r\033[K" if self._terminal else "") + text, file=self._stream, flush=True)
 
@@ -123,7 +123,7 @@ class Live:
         self._open = False
 
     def show(self, text: str) -> None:
-        """The line of this step."""
+        """Write the line of this step, on a terminal in the place of the line of the last step."""
         if self._stream is None:
             return
         print(
@@ -135,13 +135,13 @@ class Live:
         self._open = self._terminal
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         self.close()
         if self._stream is not None:
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """End a line that is still open."""
+        """End the line of the last step, so that whatever is written next begins a new one."""
         if self._open:
             print(file=self._stream, flush=True)
         self._open = False

@@ -45,15 +45,19 @@ class SharedDistances:
         self._narrowed: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def counts(self, tolerances: np.ndarray) -> np.ndarray:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         return self._ask("_counts", tolerances)
 
     def narrow(self, bracket: weights.Bracket) -> None:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         self._ask("_narrow", bracket)
 
     def pairs(self, bracket: weights.Bracket) -> tuple[np.ndarray, np.ndarray]:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         return self._ask("_pairs", bracket)
 
     def farthest(self) -> float:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         return self._ask("_farthest")
 
     def _ask(self, *question):

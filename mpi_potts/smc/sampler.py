@@ -44,7 +44,7 @@ SETTLE = 10
 
 
 class Stop(StrEnum):
-    """Why the SMC stopped."""
+    """Why the SMC stopped: the text is stored in the result."""
 
     ACCEPTANCE = "acceptance below min_acceptance"
     EPSILON = "epsilon reached min_epsilon"
@@ -150,7 +150,7 @@ Observe = Callable[[State], tuple[float, float]]
 
 
 def observed(statistic: float) -> Observe:
-    """Observed labels: S is fixed and has no noise."""
+    """What to pass as `observe` for observed labels: S(z) is fixed and has no noise."""
     return lambda state: (statistic, 0.0)
 
 
@@ -206,13 +206,14 @@ def smc_abc(
 
 
 class _Clock:
-    """Seconds of each part of an iteration."""
+    """Measures how many seconds each part of an iteration took."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
+        """Note the time since the last call as that of this part."""
         now = time.perf_counter()
         self.seconds[part], self._last = now - self._last, now
 
