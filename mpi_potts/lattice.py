@@ -23,6 +23,10 @@ import numpy as np
 from .errors import InputError
 
 NEIGHBOURHOODS = ("first", "second")
+# In an image of labels, uint8: a pixel that does not exist.  Labels are 0..k-1 with k at most 255.
+MASKED = 255
+# The largest beta accepted: every label of a state is then frozen, and exp(26 beta) is still a finite number.
+LARGEST_BETA = 25.0
 
 # By dimensions and what may be written for it; the names on the right are in digests and files.
 _NAMES = {

@@ -12,11 +12,10 @@ import numpy as np
 
 from ..config.inputs import Config
 from ..errors import InputError
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 from ..runtime import memory
 from . import readers
 
-MASKED_LABEL = 255
 LARGEST_VALUE = 1e150  # the square of a pixel must be a number
 
 
@@ -243,6 +242,6 @@ def _labels(config, values, exists):
         raise _refusal(
             config, "path", f"has {distinct.size} different labels; model.labels = {k} accepts at most {k}"
         )
-    labels = np.full(values.shape, MASKED_LABEL, dtype=np.uint8)
+    labels = np.full(values.shape, MASKED, dtype=np.uint8)
     labels[exists] = index
     return labels

@@ -12,18 +12,14 @@ import numpy as np
 
 from ..errors import InputError
 from ..kernels import chequerboard, general, swendsen_wang
-from ..lattice import Lattice
+from ..lattice import LARGEST_BETA, MASKED, Lattice
 from ..rng import key
 
 SAMPLERS = ("swendsen-wang", "gibbs")
 PATHS = ("auto", "fast", "general")
-MASKED = 255
 
 # What a kernel sweeps over: an array that only this kernel understands.
 State = np.ndarray
-
-# Every label of a state is then frozen, and exp(26 beta) is still a finite number.
-LARGEST_BETA = 25.0
 
 
 class Kernel(NamedTuple):

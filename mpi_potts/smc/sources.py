@@ -16,7 +16,8 @@ import numpy as np
 from .. import rng
 from ..errors import InputError
 from ..kernels import smc as kernels
-from ..model.potts import LARGEST_BETA, Sampler
+from ..lattice import LARGEST_BETA
+from ..model.potts import Sampler
 from ..rng import Purpose
 
 
