@@ -17,7 +17,7 @@ from .kernels import elementary, fourier, linear
 Real = TypeVar("Real", float, np.ndarray)
 
 
-def _each(fill: Callable, x: float | np.ndarray) -> Any:
+def _each(fill: Callable[[np.ndarray, np.ndarray], Any], x: float | np.ndarray) -> Any:
     """Let a kernel fill an array of the shape of x, element by element; of a number, return a number."""
     x = np.asarray(x, dtype=np.float64)
     out = np.empty(x.shape)

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..io import store
-from ..io.store import Rows
+from ..io.rows import Rows
 from ..runtime.parallel import Comm, merge_rows
 from . import file as binding_file
 

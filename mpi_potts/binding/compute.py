@@ -25,7 +25,8 @@ from .. import rng
 from ..config.inputs import Config
 from ..errors import Damaged, Foreign, InputError
 from ..estimation import autocorrelation
-from ..io import files, store
+from ..io import files
+from ..io.rows import Rows
 from ..lattice import Lattice
 from ..model.potts import Sampler
 from ..model.transition import first_order
@@ -210,7 +211,9 @@ def simulate(sampler: Sampler, task: Task, rows: list[Row]) -> Iterator[tuple[Ro
                 yield row, count
 
 
-def _continue(sampler, task, beta, kind, chain: Chain, length):
+def _continue(
+    sampler: Sampler, task: Task, beta: float, kind: str, chain: Chain, length: SliceLength
+) -> Iterator[int]:
     """Sweep one chain to its end, a slice at a time; yields the sweeps of each slice."""
     address = rng.float_bits(beta)
     sweeps = rng.stream(task.seed, _SWEEPS[kind], address)
@@ -264,7 +267,7 @@ def _warm_up(sampler, task):
         sampler.unpack(sampler.pack(state))
 
 
-def _find_sources(task, paths) -> tuple[list[ChainsFile], list[str]]:
+def _find_sources(task: Task, paths: BindingPaths) -> tuple[list[ChainsFile], list[str]]:
     """The files that hold chains of this task; a damaged one only costs its chains again."""
     sources, notes = [], []
     for path in [paths.states, *paths.all_parts(), paths.binding]:
@@ -392,7 +395,7 @@ def _write_binding(comm, task, paths, rows, writer):
         dtype = np.int64 if name == "flag" else np.float64
         values = np.array([getattr(m, name) for m in moments], dtype=dtype)
         columns[name] = merge_rows(comm, index, values, n)
-    rows_of_statistic = store.Rows(index, statistic, n)
+    rows_of_statistic = Rows(index, statistic, n)
     binding_file.write_binding(comm, paths.binding, task.settings, columns, rows_of_statistic, writer)
 
 

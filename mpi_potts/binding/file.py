@@ -7,6 +7,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..io import store
+from ..io.rows import Rows
 from ..runtime.parallel import Comm
 from .function import ARRAYS, Binding
 
@@ -31,7 +32,7 @@ def write_binding(
     path: Path,
     settings: dict[str, Any],
     columns: dict[str, np.ndarray],
-    statistic: store.Rows,
+    statistic: Rows,
     writer: str = "auto",
 ) -> None:
     """Write the columns (n,), which every rank has whole, and the chains (n, starts, iterations) in rows."""

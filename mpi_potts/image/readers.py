@@ -53,7 +53,7 @@ def _one_line(error):
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
-def _reader(path) -> Callable[[Path, str, bool], FileContents]:
+def _reader(path: Path) -> Callable[[Path, str, bool], FileContents]:
     name = path.name.lower()
     for ending, reader in READERS.items():
         if name.endswith(ending):

@@ -41,7 +41,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._stream is None or self._done == 0:
             return
         self._show(time.monotonic())
