@@ -63,6 +63,7 @@ demo: $(VENV)/.kernels
 lint: $(TEST_VENV)/.ready
 	$(TEST_VENV)/bin/ruff check .
 	$(TEST_VENV)/bin/ruff format --check .
+	$(TEST_VENV)/bin/mypy
 
 test: lint $(TEST_VENV)/.kernels
 	@$(IN_TEST_VENV) python scripts/run_tests.py
@@ -81,7 +82,7 @@ bench: $(VENV)/.kernels
 	@$(IN_VENV) python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis out
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis out
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean

@@ -6,59 +6,65 @@ into a result is computed by these instead (the rules of the house refuse the ot
 `sum`, `cumsum`, comparisons, sorting and `interp` are the same everywhere and stay numpy's.
 """
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 
 from .kernels import elementary, fourier, linear
 
+# A number gives a number, an array an array of its shape.
+Real = TypeVar("Real", float, np.ndarray)
 
-def _each(fill, x):
-    """A kernel over all elements; a number gives a number."""
+
+def _each(fill: Callable[[np.ndarray, np.ndarray], Any], x: float | np.ndarray) -> Any:
+    """Let a kernel fill an array of the shape of x, element by element; of a number, return a number."""
     x = np.asarray(x, dtype=np.float64)
     out = np.empty(x.shape)
     fill(x.reshape(-1), out.reshape(-1))
     return out if x.ndim else float(out)
 
 
-def exp(x):
-    """e**x, of any shape."""
+def exp(x: Real) -> Real:
+    """e**x of a number or of every element of an array."""
     return _each(elementary.fill_exp, x)
 
 
-def expm1(x):
-    """e**x - 1, of any shape."""
+def expm1(x: Real) -> Real:
+    """e**x - 1 of a number or of every element of an array, exact also near 0."""
     return _each(elementary.fill_expm1, x)
 
 
-def log(x):
-    """The natural logarithm, of any shape: -inf at 0, nan below."""
+def log(x: Real) -> Real:
+    """The natural logarithm of a number or of every element of an array: -inf at 0, nan below."""
     return _each(elementary.fill_log, x)
 
 
-def log1p(x):
-    """log(1 + x), of any shape."""
+def log1p(x: Real) -> Real:
+    """log(1 + x) of a number or of every element of an array, exact also near 0."""
     return _each(elementary.fill_log1p, x)
 
 
-def power(x, y):
-    """x**y for x > 0, of any shapes that broadcast."""
-    return exp(y * log(x))
+def power(x: float | np.ndarray, y: float | np.ndarray) -> Any:
+    """x**y for x > 0, of numbers or of arrays whose shapes broadcast."""
+    return exp(np.multiply(y, log(np.asarray(x))))
 
 
-def sinh(x):
-    """The hyperbolic sine, of any shape."""
+def sinh(x: Real) -> Real:
+    """The hyperbolic sine of a number or of every element of an array."""
     rise = expm1(np.abs(x))
     return np.copysign(0.5 * (rise + rise / (rise + 1.0)), x)
 
 
-def asinh(x):
-    """The inverse of `sinh`, of any shape."""
+def asinh(x: Real) -> Real:
+    """The inverse of `sinh`, of a number or of every element of an array."""
     size = np.abs(x)
     square = size * size
     return np.copysign(log1p(size + square / (1.0 + np.sqrt(square + 1.0))), x)
 
 
-def hypot(x, y):
-    """sqrt(x**2 + y**2), of any shapes that broadcast."""
+def hypot(x: float | np.ndarray, y: float | np.ndarray) -> Any:
+    """sqrt(x**2 + y**2) of numbers or of arrays whose shapes broadcast."""
     return np.sqrt(x * x + y * y)
 
 
@@ -71,7 +77,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def gram(a: np.ndarray) -> np.ndarray:
-    """(n, n) a' a of a (m, n)."""
+    """The (n, n) product a' a of a matrix a (m, n) with itself."""
     out = np.empty((a.shape[1],) * 2)
     linear.gram(_plain(a), out)
     return out

@@ -23,6 +23,10 @@ import numpy as np
 from .errors import InputError
 
 NEIGHBOURHOODS = ("first", "second")
+# In an image of labels, uint8: a pixel that does not exist.  Labels are 0..k-1 with k at most 255.
+MASKED = 255
+# The largest beta accepted: every label of a state is then frozen, and exp(26 beta) is still a finite number.
+LARGEST_BETA = 25.0
 
 # By dimensions and what may be written for it; the names on the right are in digests and files.
 _NAMES = {
@@ -56,10 +60,13 @@ def pairs(array: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Shape (2 or 3 dimensions), neighbourhood, and mask (True where the pixel exists; None for all)."""
+    """Shape (2 or 3 dimensions), neighbourhood, and mask (True where the pixel exists; None for all).
+
+    In place of the neighbourhood's name its number of neighbours may be given; it becomes the name.
+    """
 
     shape: tuple[int, ...]
-    neighbourhood: str | int = "first"
+    neighbourhood: str = "first"
     mask: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
@@ -85,6 +92,7 @@ class Lattice:
 
     @property
     def dimensions(self) -> int:
+        """2 for an image, 3 for a volume."""
         return len(self.shape)
 
     @property
@@ -121,7 +129,8 @@ class Lattice:
             return
         for row in range(2):
             for step in half_offsets(2, "hexagonal", row):
-                yield tuple(view[row::2] for view in pairs(array, step))
+                here, there = pairs(array, step)
+                yield here[row::2], there[row::2]
 
     @cached_property
     def edges(self) -> int:
@@ -145,8 +154,8 @@ class Lattice:
         not by parities.
         """
         if self.neighbourhood == "first":
-            return sum(index) % 2
-        parity = sum((i % 2) << d for d, i in enumerate(index))
+            return np.asarray(sum(index) % 2)
+        parity = np.asarray(sum((i % 2) << d for d, i in enumerate(index)))
         return np.minimum(parity, 7 - parity) if self.neighbourhood == "18" else parity
 
     @cached_property

@@ -15,12 +15,16 @@ share a key by construction of the arguments:
 `words`.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
 
 from .kernels import variates
 from .kernels.threefry import PARITY, encrypt, fill
+
+# Global indices of draws: these, or a count n for 0..n-1.
+Index = int | Sequence[int] | np.ndarray
 
 
 class Purpose(IntEnum):
@@ -74,12 +78,12 @@ def float_bits(value: float) -> int:
     return int(np.float64(value + 0.0).view(np.uint64))
 
 
-def words(stream: np.ndarray, iteration: int, index, word: int = 0) -> np.ndarray:
+def words(stream: np.ndarray, iteration: int, index: Index, word: int = 0) -> np.ndarray:
     """(n, 2) random uint64 words for the n global indices in `index` (an array, or a count for 0..n-1)."""
-    index = np.arange(index, dtype=np.uint64) if np.isscalar(index) else np.asarray(index).astype(np.uint64)
+    indices = np.asarray(np.arange(index) if isinstance(index, int | np.integer) else index).astype(np.uint64)
     k0, k1 = key(stream, iteration)
-    out = np.empty((index.size, 2), dtype=np.uint64)
-    fill(out, index, np.uint64(word), k0, k1)
+    out = np.empty((indices.size, 2), dtype=np.uint64)
+    fill(out, indices, np.uint64(word), k0, k1)
     return out
 
 
@@ -88,12 +92,12 @@ def to_uniform(words: np.ndarray) -> np.ndarray:
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def uniforms(stream: np.ndarray, iteration: int, index, word: int = 0) -> np.ndarray:
-    """(n,) uniforms on (0, 1)."""
+def uniforms(stream: np.ndarray, iteration: int, index: Index, word: int = 0) -> np.ndarray:
+    """(n,) uniforms on (0, 1), one for each of the n global indices."""
     return to_uniform(words(stream, iteration, index, word)[:, 0])
 
 
-def normals(stream: np.ndarray, iteration: int, index, word: int = 0) -> np.ndarray:
+def normals(stream: np.ndarray, iteration: int, index: Index, word: int = 0) -> np.ndarray:
     """(n,) standard normals (Box and Muller: both words of a draw make one normal)."""
     pairs = words(stream, iteration, index, word)
     out = np.empty(len(pairs))

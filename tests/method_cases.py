@@ -1,4 +1,4 @@
-"""Tiny fits by every method, and a way to interrupt them: for the serial and the parallel tests."""
+"""Tiny fits by every method, and ways to interrupt them: for the serial and the parallel tests."""
 
 from mpi_potts.runtime.control import Control
 
@@ -15,6 +15,19 @@ class Impatient(Control):
         self._left = steps
 
     def agreed(self, comm):
+        self._left -= 1
+        return self._left < 0
+
+
+class StopAt(Control):
+    """Asked to stop, as by the clock or a signal, when it is looked at for the n-th time."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self._left = looks
+
+    @property
+    def stop(self):
         self._left -= 1
         return self._left < 0
 

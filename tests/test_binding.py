@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import ising
 import numpy as np
 import pytest
+from bindings import binding_of
 from scipy.interpolate import make_interp_spline
 
-from mpi_potts.binding.function import Binding
 from mpi_potts.errors import InputError
 from mpi_potts.estimation import autocorrelation
 from mpi_potts.lattice import Lattice
@@ -35,23 +35,10 @@ def chain(model, beta, n, rng, tau=TAU):
 
 
 def tabulate(model, beta, columns, **settings):
-    lattice = model.lattice
-    return Binding(
-        beta,
-        *columns,
-        labels=model.labels,
-        shape=lattice.shape,
-        neighbourhood=lattice.neighbourhood,
-        sites=lattice.sites,
-        edges=lattice.edges,
-        lattice=lattice.digest,
-        sampler="swendsen-wang",
-        iterations=1000,
-        burn_in=500,
-        seed=1,
-        starts="random",
-        **settings,
-    )
+    """The smooth binding function of estimates: mean, sd, their standard errors, tau and flag."""
+    mean, sd, mean_se, sd_se, tau, flag = columns
+    estimates = {"mean_se": mean_se, "sd_se": sd_se, "tau": tau, "flag": flag, "interpolation": "smooth"}
+    return binding_of(model.lattice, model.labels, beta, mean, sd, **estimates | settings)
 
 
 def simulate(model, beta, seed, n=SWEEPS, **settings):

@@ -6,7 +6,6 @@ import pytest
 
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
-from mpi_potts.model import potts
 
 SMALLEST = "[image]\nshape = [8, 8]\n"
 
@@ -228,7 +227,3 @@ def test_every_key_is_described_and_its_default_is_accepted(write):
     for name, default, _, _ in rows:
         if default:
             inputs.load(write(SMALLEST), [f"{name}={default}"])
-
-
-def test_the_largest_beta_is_that_of_the_samplers():
-    assert inputs.LARGEST_BETA == potts.LARGEST_BETA

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from bindings import binding_of
 from fitting import image_of, options, run_fit, same_bits, write_input
 from method_cases import CONTINUED, TINY, Impatient, sets
 
-from mpi_potts.binding.function import ARRAYS, Binding
 from mpi_potts.cli import fit
 from mpi_potts.cli.inspect import describe
 from mpi_potts.config import inputs
@@ -31,24 +31,8 @@ FEW = {"exchange.iterations": 1200, "exchange.burn_in": 200, "exchange.auxiliary
 def exact_binding(lattice, labels, exact):
     """The binding function with exact moments: what is left is the error of the method."""
     beta = np.linspace(0.0, 1.3, 400)
-    mean, sd = exact.moments(beta)
     none = np.full(beta.size, 1e-9)
-    values = dict(zip(ARRAYS, (beta, mean, sd, none, none, np.ones(beta.size), np.zeros(beta.size, int))))
-    return Binding(
-        **values,
-        labels=labels,
-        shape=lattice.shape,
-        neighbourhood="first",
-        sites=lattice.sites,
-        edges=lattice.edges,
-        lattice=lattice.digest,
-        sampler="swendsen-wang",
-        iterations=2,
-        burn_in=1,
-        seed=0,
-        starts="random",
-        interpolation="linear",
-    )
+    return binding_of(lattice, labels, beta, *exact.moments(beta), mean_se=none, sd_se=none)
 
 
 @pytest.fixture(scope="module", params=[2, 3])

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from bindings import binding_of
 
-from mpi_potts.binding.function import Binding
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.posterior.outcome import _binding_error, _coarse_grain
@@ -18,29 +18,7 @@ GRID = np.linspace(0.0, 1.5, 1501)
 
 def binding():
     """The exact moments, each mean with the same standard error."""
-    mean, sd = Exact(LATTICE, K).moments(GRID)
-    zero = np.zeros(GRID.size)
-    return Binding(
-        GRID,
-        mean,
-        sd,
-        mean_se=zero + 0.02,
-        sd_se=zero,
-        tau=zero + 1.0,
-        flag=zero,
-        labels=K,
-        shape=LATTICE.shape,
-        neighbourhood="first",
-        sites=LATTICE.sites,
-        edges=LATTICE.edges,
-        lattice=LATTICE.digest,
-        sampler="exact",
-        iterations=1,
-        burn_in=0,
-        seed=0,
-        starts="random",
-        interpolation="linear",
-    )
+    return binding_of(LATTICE, K, GRID, *Exact(LATTICE, K).moments(GRID), mean_se=np.full(GRID.size, 0.02))
 
 
 def posterior(log_normaliser):

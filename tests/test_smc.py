@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from bindings import binding_of
 from mpi4py import MPI
 from scipy import stats
 
 from mpi_potts import rng
-from mpi_potts.binding.function import Binding
 from mpi_potts.config.inputs import SmcKeys
 from mpi_potts.errors import InputError
 from mpi_potts.kernels import smc as kernels
@@ -133,37 +133,12 @@ def test_acceptance_compares_counts():
     assert (x == old).all() and (count == held).all()
 
 
-def binding(beta, mean, sd):
-    zero = np.zeros(beta.size)
-    return Binding(
-        beta,
-        mean,
-        sd,
-        mean_se=zero,
-        sd_se=zero,
-        tau=zero + 1.0,
-        flag=zero,
-        labels=3,
-        shape=(125, 125),
-        neighbourhood="first",
-        sites=15625,
-        edges=31000,
-        lattice="",
-        sampler="exact",
-        iterations=1,
-        burn_in=0,
-        seed=0,
-        starts="random",
-        interpolation="linear",
-    )
-
-
 @pytest.fixture(scope="module")
 def small():
     """8 x 8, k = 2: the exact moments."""
     exact = Exact(Lattice((8, 8)), 2)
     beta = np.linspace(0.0, 1.2, 601)
-    return exact, binding(beta, *exact.moments(beta))
+    return exact, binding_of(exact.lattice, 2, beta, *exact.moments(beta))
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +146,8 @@ def large():
     """As steep and as noisy as 125 x 125, k = 3, below the transition."""
     beta = np.linspace(0.0, 1.005, 500)
     part = beta / 1.005
-    return binding(beta, 31000 * (1 / 3 + 0.22 * part + 0.2 * part**4), 83 + 40 * part**2 + 100 * part**8)
+    mean = 31000 * (1 / 3 + 0.22 * part + 0.2 * part**4)
+    return binding_of(Lattice((125, 125)), 3, beta, mean, 83 + 40 * part**2 + 100 * part**8)
 
 
 def settings(**changes):

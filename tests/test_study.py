@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fitting import options, same_bits
 from launch import finish, launch, start
+from method_cases import StopAt
 from scipy import stats
 
 from mpi_potts.cli import study as command
@@ -152,19 +153,6 @@ def test_the_truth_is_that_of_simulated_images(whole):
     assert ((truth > 0.0) & (truth < 1.2)).all()
     assert arrays["path/sample"].shape == (4, 19)
     assert np.array_equal((arrays["path/sample"] < truth[:, None]).sum(axis=1), arrays["path/rank"])
-
-
-class StopAt(Control):
-    """Asked to stop at the n-th look, by the clock."""
-
-    def __init__(self, looks):
-        super().__init__()
-        self._left = looks
-
-    @property
-    def stop(self):
-        self._left -= 1
-        return self._left < 0
 
 
 @pytest.mark.parametrize("looks", [0, 2, 15])

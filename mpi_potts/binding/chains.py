@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..io import store
-from ..io.store import Rows
+from ..io.rows import Rows
 from ..runtime.parallel import Comm, merge_rows
 from . import file as binding_file
 
@@ -47,7 +47,7 @@ class Chain:
 
     @classmethod
     def of_length(
-        cls, length: int, statistic: Sequence[int] = (), packed: np.ndarray | None = None
+        cls, length: int, statistic: Sequence[int] | np.ndarray = (), packed: np.ndarray | None = None
     ) -> "Chain":
         """A chain with this statistic so far, and room for `length` sweeps at least."""
         room = np.zeros(max(length, len(statistic)), dtype=np.int64)
@@ -56,10 +56,11 @@ class Chain:
 
     @property
     def resumable(self) -> bool:
+        """Whether the labels after the last sweep are known."""
         return self.packed is not None or self.pack is not None
 
     def extend(self, statistic: np.ndarray, pack: Callable[[], np.ndarray]) -> None:
-        """Add sweeps; `pack` gives the labels after them."""
+        """Append the statistic of further sweeps; `pack` gives the labels after them when it is called."""
         self.statistic[self.done : self.done + statistic.size] = statistic
         self.done += statistic.size
         self.packed, self.pack = None, pack
@@ -68,8 +69,8 @@ class Chain:
         """The packed labels after the last sweep, if they are known."""
         return self.packed if self.pack is None else self.pack()
 
-    def settle(self, keep: bool) -> None:
-        """The chain is finished: keep its packed labels or nothing, and let the state go."""
+    def close(self, keep: bool) -> None:
+        """End a chain that is not continued now: keep its packed labels or none, and let the state go."""
         self.packed, self.pack = self.labels() if keep else None, None
 
 
@@ -81,6 +82,7 @@ class Row:
     chains: dict[str, Chain] = field(default_factory=dict)
 
     def complete(self, starts: Iterable[str], iterations: int) -> bool:
+        """Whether there are as many sweeps from every one of these starts."""
         return all(kind in self.chains and self.chains[kind].done >= iterations for kind in starts)
 
     def prepare(self, starts: Iterable[str], iterations: int) -> None:
@@ -95,11 +97,12 @@ class Row:
 
     @property
     def resumable(self) -> bool:
+        """Whether every chain that has begun can be continued."""
         return all(chain.resumable for chain in self.chains.values() if chain.done)
 
 
 class Place(NamedTuple):
-    """Where a row is kept."""
+    """Where the row of a beta is kept: the number of its file among the sources, and of the row in it."""
 
     beta: float
     source: int
@@ -107,8 +110,11 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """A verified file of chains: what is in it, without the chains themselves."""
+class ChainsFile:
+    """A verified file of chains: what is in it, without the chains themselves.
+
+    `done` (rows, kinds) counts the sweeps of each chain; the first `states` rows can be continued.
+    """
 
     path: Path
     kinds: tuple[str, ...]
@@ -152,7 +158,8 @@ def write_chains(
             statistic[i, j, : chain.done] = chain.statistic[: chain.done]
     for i, row in enumerate(row for row, keep in zip(chains, resumable) if keep):
         for j, chain in enumerate(row):
-            state[i, j] = 0 if chain.done == 0 else chain.labels()
+            packed = chain.labels() if chain.done else None
+            state[i, j] = 0 if packed is None else packed
     datasets = {
         "beta": Rows(place, np.array([row.beta for row in rows], dtype=np.float64), n),
         "done": Rows(place, done, n),
@@ -185,19 +192,19 @@ def check_identity(path: Path, attributes: dict[str, Any], identity: dict[str, A
             )
 
 
-def open_chains(path: Path) -> Source:
-    """A chains file, verified; on one rank."""
+def open_chains(path: Path) -> ChainsFile:
+    """Verify a chains file, and say what is in it; on one rank."""
     attributes, arrays = store.read(path, FORMAT, VERSION, ("beta", "done"))
     kinds, states = tuple(attributes["starts"]), attributes["states"]
-    return Source(path, kinds, arrays["beta"], arrays["done"], states, attributes)
+    return ChainsFile(path, kinds, arrays["beta"], arrays["done"], states, attributes)
 
 
-def open_binding(path: Path) -> Source:
+def open_binding(path: Path) -> ChainsFile:
     """The chains of a binding function, verified, which has no labels to go on from; on one rank."""
     attributes, beta = binding_file.read_settings(path)
     kinds = start_kinds(attributes["starts"])
     done = np.full((beta.size, len(kinds)), attributes["iterations"])
-    return Source(path, kinds, beta, done, 0, attributes, (binding_file.FORMAT, binding_file.VERSION))
+    return ChainsFile(path, kinds, beta, done, 0, attributes, (binding_file.FORMAT, binding_file.VERSION))
 
 
 def start_kinds(starts: str) -> tuple[str, ...]:
@@ -206,26 +213,29 @@ def start_kinds(starts: str) -> tuple[str, ...]:
 
 
 def choose(
-    sources: Sequence[Source], beta: np.ndarray, starts: Sequence[str], iterations: int
+    sources: Sequence[ChainsFile], beta: np.ndarray, starts: Sequence[str], iterations: int
 ) -> tuple[list[tuple[float, Place | None]], list[Place], list[Place]]:
     """The best row of every beta: those with work left, with what can be saved; complete; not asked for."""
-    best: dict[float, tuple] = {}
+    best: dict[float, tuple[tuple[int, int, int], Place]] = {}
     for number, source in enumerate(sources):
         for row, b in enumerate(source.beta.tolist()):
             value = source.value(row, starts, iterations)
             if b not in best or value > best[b][0]:
                 best[b] = (value, Place(b, number, row))
-    todo, complete = [], []
+    todo: list[tuple[float, Place | None]] = []
+    complete: list[Place] = []
     for b in beta.tolist():
         value, place = best.pop(b, ((0, 0, 0), None))
-        if value[0] == iterations * len(starts):
+        if place is not None and value[0] == iterations * len(starts):
             complete.append(place)
         else:
             todo.append((b, place if value[0] else None))
     return todo, complete, [place for _, place in best.values()]
 
 
-def lost(sources: Sequence[Source], todo: Sequence[tuple[float, Place | None]], starts: Sequence[str]) -> int:
+def lost(
+    sources: Sequence[ChainsFile], todo: Sequence[tuple[float, Place | None]], starts: Sequence[str]
+) -> int:
     """The number of betas that were simulated before, but must start again."""
     known = set()
     for source in sources:
@@ -235,31 +245,32 @@ def lost(sources: Sequence[Source], todo: Sequence[tuple[float, Place | None]], 
 
 
 def deal(places: Sequence[Place], size: int) -> list[list[Place]]:
-    """Places for each rank, in runs of neighbours in one file."""
+    """Deal the places out to `size` ranks: a list for each, made of runs of neighbours in one file."""
     ordered = sorted(places, key=lambda place: (place.source, place.row))
     runs = [ordered[first : first + RUN] for first in range(0, len(ordered), RUN)]
     return [[place for run in runs[rank::size] for place in run] for rank in range(size)]
 
 
-def load(sources: Sequence[Source], places: Iterable[Place]) -> list[Row]:
-    """Read rows, on the rank that will have them."""
+def read_chains(sources: Sequence[ChainsFile], places: Iterable[Place]) -> list[Row]:
+    """Read the rows at these places, on the rank that will have them."""
     by_source: dict[int, list[int]] = {}
     for place in places:
         by_source.setdefault(place.source, []).append(place.row)
-    return [row for number, rows in by_source.items() for row in _load_from(sources[number], sorted(rows))]
+    return [row for number, rows in by_source.items() for row in _read_from(sources[number], sorted(rows))]
 
 
-def _load_from(source, rows):
+def _read_from(source, rows):
     index = np.array(rows)
     resumable = index[index < source.states]
     wanted = {"statistic": index} | ({"state": resumable} if resumable.size else {})
-    arrays = store.read_rows(source.path, *source.format, wanted)
-    loaded = []
+    name, version = source.format
+    arrays = store.read_rows(source.path, name, version, wanted)
+    read = []
     for i, row in enumerate(rows):
         chains = {}
         for j, kind in enumerate(source.kinds):
             done = int(source.done[row, j])
             packed = arrays["state"][i, j] if row < source.states and done else None
             chains[kind] = Chain.of_length(0, arrays["statistic"][i, j, :done], packed)
-        loaded.append(Row(float(source.beta[row]), chains))
-    return loaded
+        read.append(Row(float(source.beta[row]), chains))
+    return read

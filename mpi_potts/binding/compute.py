@@ -25,7 +25,8 @@ from .. import rng
 from ..config.inputs import Config
 from ..errors import Damaged, Foreign, InputError
 from ..estimation import autocorrelation
-from ..io import files, store
+from ..io import files
+from ..io.rows import Rows
 from ..lattice import Lattice
 from ..model.potts import Sampler
 from ..model.transition import first_order
@@ -36,16 +37,16 @@ from ..runtime.progress import Progress
 from . import file as binding_file
 from .chains import (
     Chain,
+    ChainsFile,
     OfAnother,
     Row,
-    Source,
     check_identity,
     choose,
     deal,
-    load,
     lost,
     open_binding,
     open_chains,
+    read_chains,
     start_kinds,
     write_chains,
 )
@@ -88,6 +89,7 @@ class Task:
 
     @classmethod
     def of(cls, config: Config, lattice: Lattice) -> "Task":
+        """What the input asks for on this lattice."""
         keys, k = config.precompute, config.model.labels
         starts = choose_starts(keys.starts, keys.sampler, lattice, k)
         beta = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
@@ -115,6 +117,7 @@ class Task:
 
     @property
     def kinds(self) -> tuple[str, ...]:
+        """The kinds of start that every beta has a chain from."""
         return start_kinds(self.starts)
 
     def answered_by(self, path: Path) -> bool:
@@ -132,7 +135,7 @@ class Task:
         return same and np.array_equal(beta, self.beta)
 
 
-def belongs(task: Task, paths: "Paths") -> bool:
+def belongs(task: Task, paths: "BindingPaths") -> bool:
     """Whether all that is there of a binding function is of this task's lattice, k, sampler and seed."""
     try:
         task.answered_by(paths.binding)
@@ -143,47 +146,54 @@ def belongs(task: Task, paths: "Paths") -> bool:
 
 
 @dataclass(frozen=True)
-class Paths:
-    """The files of one binding function, all beside each other."""
+class BindingPaths:
+    """The files of one binding function, all beside each other: what the input names, and its own."""
 
     binding: Path
 
     @classmethod
-    def of(cls, config: Config) -> "Paths":
+    def of(cls, config: Config) -> "BindingPaths":
+        """Those that the input names, by precompute.file or by its output directory."""
         return cls(config.precompute.file or config.output / "binding.h5")
 
     @property
     def states(self) -> Path:
+        """The file of all chains with labels to go on from."""
         return self.binding.with_suffix(".states.h5")
 
     @property
     def parts(self) -> Path:
+        """The directory of what each rank saves while it works."""
         return self.binding.with_suffix(".parts")
 
     def all_parts(self) -> list[Path]:
+        """The files that ranks of this session and of earlier ones have saved."""
         return sorted(self.parts.glob("*.h5"))
 
     @property
     def lock(self) -> Path:
+        """The file whose lock says that someone is computing this binding function."""
         return self.binding.with_name(f".{self.binding.stem}.lock")
 
     def clear(self) -> None:
-        """Start over."""
+        """Remove all that is there of the binding function, so that it starts over."""
         shutil.rmtree(self.parts, ignore_errors=True)
         for path in (self.states, self.binding):
             path.unlink(missing_ok=True)
 
 
-class Pace:
-    """How many sweeps take about one slice of time."""
+class SliceLength:
+    """How many sweeps take about SLICE seconds, by the time that the last ones took."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._count = 1
 
     def sweeps(self, left: int) -> int:
+        """The number of sweeps for the next slice, of so many that are left."""
         return min(self._count, left)
 
     def note(self, count: int, seconds: float) -> None:
+        """Set the length of a slice by `count` sweeps that took so many seconds."""
         self._count = max(1, int(SLICE * count / max(seconds, 1e-9)))
 
 
@@ -192,16 +202,19 @@ def simulate(sampler: Sampler, task: Task, rows: list[Row]) -> Iterator[tuple[Ro
 
     At every yield the row can be saved as it is: the chain in hand is packed only when it is asked for.
     """
-    pace = Pace()
+    length = SliceLength()
     for row in rows:
         row.prepare(task.kinds, task.iterations)
         for kind in task.kinds:
             chain = row.chains[kind]
-            for count in _continue(sampler, task, row.beta, kind, chain, pace):
+            for count in _continue(sampler, task, row.beta, kind, chain, length):
                 yield row, count
 
 
-def _continue(sampler, task, beta, kind, chain: Chain, pace):
+def _continue(
+    sampler: Sampler, task: Task, beta: float, kind: str, chain: Chain, length: SliceLength
+) -> Iterator[int]:
+    """Sweep one chain to its end, a slice at a time; yields the sweeps of each slice."""
     address = rng.float_bits(beta)
     sweeps = rng.stream(task.seed, _SWEEPS[kind], address)
     if chain.done >= task.iterations:
@@ -211,15 +224,15 @@ def _continue(sampler, task, beta, kind, chain: Chain, pace):
     else:
         state = sampler.unpack(chain.packed)
     while chain.done < task.iterations:
-        count, started = pace.sweeps(task.iterations - chain.done), time.perf_counter()
+        count, started = length.sweeps(task.iterations - chain.done), time.perf_counter()
         values = sampler.sweeps(state, beta, sweeps, chain.done, count)
         chain.extend(values, lambda: sampler.pack(state))
-        pace.note(count, time.perf_counter() - started)
+        length.note(count, time.perf_counter() - started)
         yield count
 
 
 def compute(
-    comm: Comm, task: Task, paths: Paths, config: Config, control: Control, quiet: bool = False
+    comm: Comm, task: Task, paths: BindingPaths, config: Config, control: Control, quiet: bool = False
 ) -> None:
     """Write the binding file of `task`; whatever chains are there already are used.  Collective.
 
@@ -254,7 +267,7 @@ def _warm_up(sampler, task):
         sampler.unpack(sampler.pack(state))
 
 
-def _find_sources(task, paths) -> tuple[list[Source], list[str]]:
+def _find_sources(task: Task, paths: BindingPaths) -> tuple[list[ChainsFile], list[str]]:
     """The files that hold chains of this task; a damaged one only costs its chains again."""
     sources, notes = [], []
     for path in [paths.states, *paths.all_parts(), paths.binding]:
@@ -272,12 +285,12 @@ def _deal_out(comm, task, sources, keep):
     """This rank's rows: with work left, only passed on; and how many betas start again in all."""
     todo, complete, surplus = choose(sources, task.beta, task.kinds, task.iterations)
     mine = todo[comm.rank :: comm.size]
-    saved = {row.beta: row for row in load(sources, [place for _, place in mine if place is not None])}
+    saved = {row.beta: row for row in read_chains(sources, [place for _, place in mine if place is not None])}
     rows = [saved.get(b, Row(b)) for b, _ in mine]
     for row in rows:
         row.prepare(task.kinds, task.iterations)
     passed_on = deal(complete + (surplus if keep else []), comm.size)[comm.rank]
-    return rows, load(sources, passed_on), lost(sources, todo, task.kinds)
+    return rows, read_chains(sources, passed_on), lost(sources, todo, task.kinds)
 
 
 def _put_together(comm, task, paths, rows, sampler, config):
@@ -288,7 +301,12 @@ def _put_together(comm, task, paths, rows, sampler, config):
     path = paths.parts / f"{_session(comm)}-all.h5"
     kept = [row for row in rows if any(chain.done for chain in row.chains.values())]
     write_chains(comm, path, task.identity, kept, sampler.packed_size, config.run.writer)
-    on_root(comm, lambda: [files.discard(part) for part in old] and None)
+    on_root(comm, _discard, old)
+
+
+def _discard(paths):
+    for path in paths:
+        files.discard(path)
 
 
 def _session(comm):
@@ -314,7 +332,7 @@ def _work(comm, slices, part, control, progress):
 class Part:
     """This rank's own file of the rows it worked on in this session, rewritten as they grow."""
 
-    def __init__(self, comm: Comm, task: Task, paths: Paths, sampler: Sampler, config: Config):
+    def __init__(self, comm: Comm, task: Task, paths: BindingPaths, sampler: Sampler, config: Config):
         self.path = paths.parts / f"{_session(comm)}-{comm.rank}.h5"
         self._identity, self._size = task.identity, sampler.packed_size
         self._keep = config.precompute.keep_states
@@ -329,19 +347,17 @@ class Part:
         if self._rows and self._rows[-1] is row:
             return
         if self._rows:
-            self._settle(self._rows[-1])
+            for chain in self._rows[-1].chains.values():
+                chain.close(self._keep)
         self._rows.append(row)
 
-    def _settle(self, row):
-        for chain in row.chains.values():
-            chain.settle(self._keep)
-
     def save_if_due(self) -> None:
+        """Save if enough time has passed since this rank saved last."""
         if time.monotonic() >= self._next:
             self.save()
 
     def save(self) -> None:
-        """Write all rows of this session, atomically."""
+        """Write all rows of this session into the file of this rank: whole, or the old file stays."""
         if not self._unsaved:
             return
         started = time.monotonic()
@@ -379,7 +395,7 @@ def _write_binding(comm, task, paths, rows, writer):
         dtype = np.int64 if name == "flag" else np.float64
         values = np.array([getattr(m, name) for m in moments], dtype=dtype)
         columns[name] = merge_rows(comm, index, values, n)
-    rows_of_statistic = store.Rows(index, statistic, n)
+    rows_of_statistic = Rows(index, statistic, n)
     binding_file.write_binding(comm, paths.binding, task.settings, columns, rows_of_statistic, writer)
 
 
@@ -389,7 +405,7 @@ def _remove_parts(paths, keep_states):
         paths.states.unlink(missing_ok=True)
 
 
-def prepare(comm: Comm, paths: Paths, fresh: bool) -> None:
+def prepare(comm: Comm, paths: BindingPaths, fresh: bool) -> None:
     """Make the directory for the parts, and start over if asked to; collective."""
 
     def make():

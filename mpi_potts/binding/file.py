@@ -7,6 +7,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..io import store
+from ..io.rows import Rows
 from ..runtime.parallel import Comm
 from .function import ARRAYS, Binding
 
@@ -31,7 +32,7 @@ def write_binding(
     path: Path,
     settings: dict[str, Any],
     columns: dict[str, np.ndarray],
-    statistic: store.Rows,
+    statistic: Rows,
     writer: str = "auto",
 ) -> None:
     """Write the columns (n,), which every rank has whole, and the chains (n, starts, iterations) in rows."""
@@ -40,13 +41,13 @@ def write_binding(
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], np.ndarray]:
-    """Attributes and grid of a binding file, verified; on one rank."""
+    """Read attributes and grid of a binding file and verify them; on one rank."""
     attributes, arrays = _read(path, ("beta",))
     return attributes, arrays["beta"]
 
 
 def read_binding(path: Path, interpolation: str = "smooth") -> Binding:
-    """A binding function, verified; on one rank."""
+    """Read a binding function and verify its checksum; on one rank."""
     attributes, arrays = _read(path, ARRAYS)
     return Binding(**arrays, **{name: attributes[name] for name in SETTINGS}, interpolation=interpolation)
 

@@ -20,6 +20,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike
 
 from .. import arithmetic
 from ..errors import InputError
@@ -82,19 +83,19 @@ class Binding:
         if self.beta[0] < 0.0 or not (np.diff(self.beta) > 0.0).all():
             raise InputError("the binding function's beta must ascend from 0 or more, without repeats")
 
-    def moments(self, beta) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, beta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of S at `beta` (any shape)."""
         return self._curve.moments(self._inside(beta))
 
-    def standard_errors(self, beta) -> tuple[np.ndarray, np.ndarray]:
+    def standard_errors(self, beta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Standard errors of the mean and of the standard deviation at `beta`."""
         return self._curve.standard_errors(self._inside(beta))
 
-    def log_normaliser(self, beta) -> np.ndarray:
+    def log_normaliser(self, beta: ArrayLike) -> np.ndarray:
         """log C(beta) where the grid starts at 0, else log C(beta) - log C(beta[0])."""
         return self._curve.log_normaliser(self._inside(beta)) + self._origin
 
-    def log_normaliser_error(self, beta) -> np.ndarray:
+    def log_normaliser_error(self, beta: ArrayLike) -> np.ndarray:
         """Standard error of `log_normaliser` at `beta`."""
         return self._curve.log_normaliser_error(self._inside(beta))
 
@@ -158,14 +159,14 @@ class Binding:
             mean_relative[0], variance_relative[0] = 1e-10, 1e-8
             mean_absolute[0] = variance_absolute[0] = 0.0
         return Estimates(
-            self.beta,
-            mean,
-            variance,
-            mean_relative,
-            mean_absolute,
-            variance_relative,
-            variance_absolute,
-            step,
+            beta=self.beta,
+            mean=mean,
+            variance=variance,
+            mean_relative=mean_relative,
+            mean_absolute=mean_absolute,
+            variance_relative=variance_relative,
+            variance_absolute=variance_absolute,
+            step=step,
         )
 
     def _inside(self, beta):
@@ -196,7 +197,9 @@ def _steady(values, seen):
 class Linear:
     """The paper's form: estimates joined by straight lines, log C by the integral of the joined means."""
 
-    def __init__(self, beta, mean, sd, mean_se, sd_se):
+    def __init__(
+        self, beta: np.ndarray, mean: np.ndarray, sd: np.ndarray, mean_se: np.ndarray, sd_se: np.ndarray
+    ) -> None:
         self.beta, self.mean, self.sd = beta, mean, sd
         self.mean_se, self.sd_se = mean_se, sd_se
         step = np.diff(beta)
@@ -209,23 +212,28 @@ class Linear:
         full = np.append(0.0, np.cumsum(inner * inner))
         self.error = np.sqrt(full[:-1] + last * last)
 
-    def moments(self, beta):
+    def moments(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of S at each beta."""
         left, t = self._locate(beta)
         right = np.minimum(left + 1, self.beta.size - 1)
-        return tuple(x.take(left) * (1 - t) + x.take(right) * t for x in (self.mean, self.sd))
+        mean, sd = (x.take(left) * (1 - t) + x.take(right) * t for x in (self.mean, self.sd))
+        return mean, sd
 
-    def standard_errors(self, beta):
+    def standard_errors(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Those of the two neighbouring estimates as weighted; the error of the chord is not included."""
         left, t = self._locate(beta)
         right = np.minimum(left + 1, self.beta.size - 1)
-        return tuple(arithmetic.hypot((1 - t) * se[left], t * se[right]) for se in (self.mean_se, self.sd_se))
+        mean, sd = (arithmetic.hypot((1 - t) * se[left], t * se[right]) for se in (self.mean_se, self.sd_se))
+        return mean, sd
 
-    def log_normaliser(self, beta):
+    def log_normaliser(self, beta: np.ndarray) -> np.ndarray:
+        """The integral of the mean from the first beta of the grid to each beta."""
         left, _ = self._locate(beta)
         h = beta - self.beta[left]
         return self.integral[left] + h * (self.mean[left] + h * self.slope[left] / 2)
 
-    def log_normaliser_error(self, beta):
+    def log_normaliser_error(self, beta: np.ndarray) -> np.ndarray:
+        """Standard error of `log_normaliser` at each beta."""
         return np.interp(beta, self.beta, self.error)
 
     def _locate(self, beta):

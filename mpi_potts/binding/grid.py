@@ -42,7 +42,7 @@ def make_grid(
         raise InputError(f"precompute.points = {points}: at least 2, the ends of prior.beta, are accepted")
     memory.require(f"precompute.points = {points}", (points,), np.float64, copies=2)
     if kind == "regular":
-        return np.linspace(*ends, points) + 0.0
+        return np.linspace(ends[0], ends[1], points) + 0.0
     return np.unique(np.concatenate([ends, critical(points - 2, transition(lattice, labels), seed)]))
 
 

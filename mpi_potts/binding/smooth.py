@@ -84,7 +84,7 @@ class Estimates:
     variance_absolute: np.ndarray
     step: float
 
-    def errors(self, variance):
+    def errors(self, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Standard errors of the means, and relative ones of the variances, if S has this `variance`."""
         mean = variance * self.mean_relative + self.mean_absolute
         relative = self.variance_relative * (
@@ -96,31 +96,32 @@ class Estimates:
 class Coordinate:
     """t = asinh((beta - peak) / width) with the knots of a cubic spline equally spaced in it."""
 
-    def __init__(self, low, high, peak, width):
+    def __init__(self, low: float, high: float, peak: float, width: float) -> None:
         self.peak, self.width = peak, width
         self.low, self.high = self.forward(low), self.forward(high)
         self.pieces = max(_FEWEST_PIECES, int(np.ceil((self.high - self.low) / _SPACING)))
         self.density = self.pieces / (self.high - self.low)
         self.ends = low, high
 
-    def forward(self, beta):
+    def forward(self, beta: arithmetic.Real) -> arithmetic.Real:
+        """t of beta, a number or an array."""
         return arithmetic.asinh((beta - self.peak) / self.width)
 
-    def cells(self, per_piece):
-        """Boundaries of equal cells in t, as betas; the ends are the grid's own."""
+    def cells(self, per_piece: int) -> np.ndarray:
+        """The betas between cells of equal length in t, so many a knot interval, with the grid's own ends."""
         t = np.linspace(self.low, self.high, self.pieces * per_piece + 1)
         beta = self.peak + self.width * arithmetic.sinh(t)
         beta[[0, -1]] = self.ends
         return beta
 
-    def basis(self, beta):
-        """(len(beta), pieces + 3) values of the cubic B-splines."""
+    def basis(self, beta: np.ndarray) -> np.ndarray:
+        """(len(beta), pieces + 3) values of the cubic B-splines at each beta."""
         piece, s = self._locate(beta)
         r, square, cube = 1 - s, s * s, s * s * s
         return self._spread(piece, (r * r * r, 3 * cube - 6 * square + 4, 3 * (s - cube + square) + 1, cube))
 
-    def derivative(self, beta):
-        """(len(beta), pieces + 3) their derivatives by beta."""
+    def derivative(self, beta: np.ndarray) -> np.ndarray:
+        """(len(beta), pieces + 3) derivatives of the cubic B-splines by beta."""
         piece, s = self._locate(beta)
         scale = 3 * self.density / arithmetic.hypot(self.width, beta - self.peak)
         square = s * s
@@ -138,16 +139,42 @@ class Coordinate:
             basis[np.arange(len(piece)), piece + j] = value / 6
         return basis
 
-    def penalty(self):
-        """S of the penalty c' S c, the sum of squared second differences."""
+    def penalty(self) -> np.ndarray:
+        """The matrix S of the penalty c' S c, the sum of squared second differences."""
         differences = np.diff(np.eye(self.pieces + 3), n=2, axis=0)
         return arithmetic.gram(differences)
 
 
-class Problem:
+@dataclass(frozen=True)
+class Solution:
+    """theta at the minimum, the problem linearised there, its penalty lambda S, and its score.
+
+    The score is minus twice the log probability: the smallest of several solutions is the most probable.
+    """
+
+    coordinate: Coordinate
+    theta: np.ndarray
+    residuals: np.ndarray
+    slopes: np.ndarray
+    penalty: np.ndarray
+    score: float
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of theta: that of the posterior whose prior is the penalty.
+
+        Where the residuals are larger than their errors say, the errors are taken to be that much too small.
+        """
+        normal, one = arithmetic.gram(self.slopes), np.eye(len(self.theta))
+        covariance, _ = arithmetic.solve(normal + _RIDGE * one + self.penalty, one)
+        free = len(self.residuals) - np.sum(covariance * normal)
+        return covariance * max(1.0, (np.sum(self.residuals * self.residuals) + _TRUST) / (free + _TRUST))
+
+
+class LeastSquares:
     """The least-squares problem in one coordinate; theta = (m_0, c) with c the coefficients of f."""
 
-    def __init__(self, data: Estimates, coordinate: Coordinate):
+    def __init__(self, data: Estimates, coordinate: Coordinate) -> None:
         self.data, self.coordinate = data, coordinate
         points = np.union1d(coordinate.cells(_FIT_CELLS), data.beta)
         self.rows = np.searchsorted(points, data.beta)
@@ -158,7 +185,7 @@ class Problem:
         self.penalty = np.zeros((self.basis.shape[1] + 1,) * 2)
         self.penalty[1:, 1:] = coordinate.penalty()
 
-    def start(self, beta, f):
+    def start(self, beta: np.ndarray, f: np.ndarray) -> np.ndarray:
         """theta with f close to the values `f` at `beta`, and the first mean as m_0."""
         basis = self.coordinate.basis(beta)
         level = np.diff(np.eye(basis.shape[1]), axis=0)
@@ -166,7 +193,7 @@ class Problem:
         c, _ = arithmetic.solve(normal, arithmetic.product(f, basis))
         return np.append(self.data.mean[0], c)
 
-    def linearise(self, theta):
+    def linearise(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Weighted residuals (2n,) and their negative derivatives (2n, len(theta))."""
         data, c = self.data, theta[1:]
         pieces = (self.weights * arithmetic.exp(arithmetic.product(self.nodes, c)))[:, None] * self.nodes
@@ -182,7 +209,7 @@ class Problem:
         lower = np.column_stack([np.zeros(len(relative)), self.basis / relative[:, None]])
         return residuals, np.vstack([upper, lower])
 
-    def solve(self, theta):
+    def solve(self, theta: np.ndarray) -> Solution:
         """Gauss-Newton steps to the minimum; where there are outliers, then again with these held down."""
         result = self._descend(theta, np.inf)
         if np.abs(result.residuals).max() > _OUTLIER:
@@ -190,8 +217,8 @@ class Problem:
         return result
 
     def _descend(self, theta, outlier):
-        penalties, start = _PENALTIES, theta
-        for iteration in range(_MOST_STEPS):
+        penalties, start, iteration = _PENALTIES, theta, 0
+        while True:
             residuals, slopes = self.linearise(theta)
             # A residual beyond `outlier` gets an error so much larger that it is no farther than that.
             shrink = outlier / np.maximum(np.abs(residuals), outlier) if np.isfinite(outlier) else 1.0
@@ -202,10 +229,11 @@ class Problem:
             penalties = penalties[best] * (_NEARBY if iteration < _FREEZE else np.ones(1))
             change = np.abs(step[1:]).max()
             theta = theta + step * min(1.0, _LARGEST_CHANGE / max(change, 1e-300))
-            if change < 1e-5:
+            iteration += 1
+            if change < 1e-5 or iteration == _MOST_STEPS:
                 break
         held = 2 * np.sum(arithmetic.log(shrink))
-        return Fit(self.coordinate, theta, residuals, slopes, penalty, score - held)
+        return Solution(self.coordinate, theta, residuals, slopes, penalty, score - held)
 
     def _choose(self, theta, moved, residuals, slopes, penalties):
         """The step for the most probable of the penalties, its index, and minus twice its log probability."""
@@ -225,40 +253,18 @@ class Problem:
         return steps[best], best, scores[best]
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A solution, its linearised problem, its penalty lambda S, and minus twice its log probability."""
-
-    coordinate: Coordinate
-    theta: np.ndarray
-    residuals: np.ndarray
-    slopes: np.ndarray
-    penalty: np.ndarray
-    score: float
-
-    @property
-    def covariance(self):
-        """Covariance of theta: that of the posterior whose prior is the penalty.
-
-        Where the residuals are larger than their errors say, the errors are taken to be that much too small.
-        """
-        normal, one = arithmetic.gram(self.slopes), np.eye(len(self.theta))
-        covariance, _ = arithmetic.solve(normal + _RIDGE * one + self.penalty, one)
-        free = len(self.residuals) - np.sum(covariance * normal)
-        return covariance * max(1.0, (np.sum(self.residuals * self.residuals) + _TRUST) / (free + _TRUST))
-
-
-def fit(data: Estimates) -> Fit:
-    """The most probable fit over a sequence of narrowing coordinates around the peak of the variance."""
+def most_probable(data: Estimates) -> Solution:
+    """The most probable solution over a sequence of narrowing coordinates around the peak of the variance."""
     low, high = data.beta[0], data.beta[-1]
     width = high - low
     narrowest = max(np.diff(data.beta).min() / 4, _NARROWEST * width)
     beta, f = _first_guess(data)
-    best, worse = None, 0
-    while worse < 2 and width > narrowest:
+    best: Solution | None = None
+    worse = 0
+    while best is None or (worse < 2 and width > narrowest):
         # The peak of the last curve, refined around its highest value as the coordinate narrows.
         peak = beta[np.argmax(f)]
-        problem = Problem(data, Coordinate(low, high, peak, width))
+        problem = LeastSquares(data, Coordinate(low, high, peak, width))
         result = problem.solve(problem.start(beta, f))
         if best is None or result.score < best.score:
             best, worse = result, 0
@@ -287,8 +293,8 @@ def _first_guess(data):
 class Smooth:
     """The fitted curve, tabulated on cells in which the mean and f are cubic polynomials."""
 
-    def __init__(self, data: Estimates):
-        result = fit(data)
+    def __init__(self, data: Estimates) -> None:
+        result = most_probable(data)
         self.coordinate = coordinate = result.coordinate
         c = result.theta[1:]
         self.beta = coordinate.cells(_TABLE_CELLS)
@@ -317,21 +323,25 @@ class Smooth:
             np.sqrt(np.maximum(0.0, (arithmetic.product(row, covariance) * row).sum(axis=1))) for row in rows
         )
 
-    def moments(self, beta):
+    def moments(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of S at each beta."""
         cell, h = self._locate(beta)
         m0, m1, m2, m3, f0, f1, f2, f3 = (column.take(cell) for column in self.cubics)
         return m0 + h * (m1 + h * (m2 + h * m3)), arithmetic.exp((f0 + h * (f1 + h * (f2 + h * f3))) / 2)
 
-    def standard_errors(self, beta):
+    def standard_errors(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Standard errors of the mean and of the standard deviation at each beta."""
         sd = self.moments(beta)[1]
         return np.interp(beta, self.beta, self.mean_se), sd / 2 * np.interp(beta, self.beta, self.f_se)
 
-    def log_normaliser(self, beta):
+    def log_normaliser(self, beta: np.ndarray) -> np.ndarray:
+        """The integral of the mean from the first beta of the grid to each beta."""
         cell, h = self._locate(beta)
         m0, m1, m2, m3 = (column.take(cell) for column in self.cubics[:4])
         return self.integral.take(cell) + h * (m0 + h * (m1 / 2 + h * (m2 / 3 + h * m3 / 4)))
 
-    def log_normaliser_error(self, beta):
+    def log_normaliser_error(self, beta: np.ndarray) -> np.ndarray:
+        """Standard error of `log_normaliser` at each beta."""
         return np.interp(beta, self.beta, self.integral_se)
 
     def _locate(self, beta):

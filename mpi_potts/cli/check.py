@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..binding.compute import Paths as BindingPaths
-from ..binding.compute import Task, choose_starts
+from ..binding.compute import BindingPaths, Task, choose_starts
 from ..binding.grid import make_grid
 from ..config.inputs import Config
 from ..errors import InputError

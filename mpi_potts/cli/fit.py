@@ -1,7 +1,7 @@
 """`mpi-potts fit INPUT.toml`: the posterior of beta, the noise and the labels of an image."""
 
 from ..binding import file as binding_file
-from ..binding.compute import Paths as BindingPaths
+from ..binding.compute import BindingPaths
 from ..binding.function import Binding
 from ..config.inputs import Config
 from ..errors import InputError

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..binding import file as binding_file
-from ..binding.compute import Paths, Task, compute, prepare
+from ..binding.compute import BindingPaths, Task, compute, prepare
 from ..binding.function import Binding
 from ..config.inputs import Config
 from ..estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT
@@ -21,7 +21,7 @@ def execute(comm: Comm, config: Config, options) -> int:
     with Control(options.max_hours) as control:
         binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
     if comm.rank == 0:
-        print(f"{Paths.of(config).binding}: {describe(binding)}", flush=True)
+        print(f"{BindingPaths.of(config).binding}: {describe(binding)}", flush=True)
     return 0
 
 
@@ -29,7 +29,7 @@ def obtain(
     comm: Comm, config: Config, lattice: Lattice, control: Control, quiet: bool = False, fresh: bool = False
 ) -> Binding:
     """The binding function that the input asks for, on every rank: read if it is there, else computed."""
-    task, paths = Task.of(config, lattice), Paths.of(config)
+    task, paths = Task.of(config, lattice), BindingPaths.of(config)
     if fresh or not on_root(comm, task.answered_by, paths.binding):
         needs.check_precompute(comm, config, lattice, len(task.kinds))
         on_root(comm, files.make_directory, paths.binding.parent)

@@ -1,7 +1,6 @@
 """`mpi-potts run INPUT.toml`: the main job: a binding function unless a valid one is there, fit, report."""
 
-from ..binding.compute import Paths as BindingPaths
-from ..binding.compute import Task, belongs
+from ..binding.compute import BindingPaths, Task, belongs
 from ..config.inputs import Config
 from ..io.fit_file import Paths
 from ..lattice import Lattice

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from ..errors import InputError
-from ..lattice import NEIGHBOURHOODS
+from ..lattice import LARGEST_BETA, NEIGHBOURHOODS
 from . import overrides as changes
 from . import schema
 from .method_keys import SAMPLERS, ExchangeKeys, PseudoDataKeys, RejectionKeys, StudyKeys
@@ -34,7 +34,6 @@ METHODS = ("smc-abc", "rejection", "exchange", "synthetic", "path", "pseudolikel
 RESAMPLINGS = ("residual", "systematic", "multinomial")
 
 _POSITIVE = Number(low=0.0, open_low=True)
-LARGEST_BETA = 25.0  # as in model/potts.py: beyond it every label is frozen
 _BETA = Number(low=0.0, high=LARGEST_BETA)
 
 

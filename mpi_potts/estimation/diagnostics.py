@@ -38,7 +38,7 @@ def split_rhat(draws: np.ndarray) -> float:
 
 
 def settled(rhat: float, chains: int) -> str:
-    """R-hat in words."""
+    """What R-hat of so many chains says, in words: whether their draws have settled and may be pooled."""
     if np.isnan(rhat):
         return "too few draws to tell"
     if rhat <= LARGEST_RHAT:

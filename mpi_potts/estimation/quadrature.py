@@ -30,7 +30,7 @@ class Density:
         return np.append(0.0, np.cumsum(mass))
 
     def moments(self) -> tuple[float, float]:
-        """Mean and standard deviation."""
+        """Mean and standard deviation of beta under the density."""
         mean = np.trapezoid(self.beta * self.value, self.beta)
         deviation = self.beta - mean
         return float(mean), float(np.sqrt(np.trapezoid(deviation * deviation * self.value, self.beta)))

@@ -27,7 +27,9 @@ def epanechnikov(distance: np.ndarray, tolerance: float) -> np.ndarray:
     return weight if weight.any() else np.ones(distance.size)
 
 
-def adjust(beta: np.ndarray, offset: np.ndarray, weight: np.ndarray, interval: tuple[float, float]):
+def adjust(
+    beta: np.ndarray, offset: np.ndarray, weight: np.ndarray, interval: tuple[float, float]
+) -> np.ndarray:
     """beta (n,) moved along the weighted regression line to offset = x - S = 0."""
     low, high = interval
     part = (beta - low) / (high - low)

@@ -56,12 +56,13 @@ class Maps:
     probability: np.ndarray | None = None
 
     def items(self) -> list[tuple[str, np.ndarray]]:
+        """(name, values) of the maps that there are, in the order in which they are written."""
         named = [("labels", self.labels), ("entropy", self.entropy), ("probability", self.probability)]
         return [(name, values) for name, values in named if values is not None]
 
 
 def entropy(probability: np.ndarray) -> np.ndarray:
-    """(...,) float32 bits of probabilities (..., k)."""
+    """The entropy of every pixel in bits, (...,) float32, from its probabilities (..., k)."""
     p = np.asarray(probability, dtype=np.float64)
     # A label that never occurred contributes nothing; + 0 turns the negative zero of certainty positive.
     bits = p * arithmetic.log(np.where(p > 0.0, p, 1.0)) / arithmetic.log(2.0)

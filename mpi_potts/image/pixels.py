@@ -12,11 +12,10 @@ import numpy as np
 
 from ..config.inputs import Config
 from ..errors import InputError
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 from ..runtime import memory
 from . import readers
 
-MASKED_LABEL = 255
 LARGEST_VALUE = 1e150  # the square of a pixel must be a number
 
 
@@ -40,6 +39,7 @@ class Image:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Rows, columns and, in a volume, planes."""
         return self.values.shape
 
     @property
@@ -49,14 +49,14 @@ class Image:
 
 
 def load_image(config: Config) -> Image:
-    """Read and check the image that the input file names."""
+    """Read the image that the input file names, and refuse what cannot be segmented."""
     keys = config.image
     if keys.path is None:
         raise InputError(
             f"{config.path}: image.path is missing; this command needs the name of an image file"
         )
-    source = _read(config, "path", banded=bool(keys.band or keys.ndvi))
-    values, exists = _plane(config, source)
+    contents = _read(config, "path", banded=bool(keys.band or keys.ndvi))
+    values, exists = _plane(config, contents)
     exists = _apply_mask_file(config, exists)
     region = _region(config, values.shape)
     values, exists = values[region], exists[region]
@@ -70,7 +70,7 @@ def load_image(config: Config) -> Image:
     labels = _labels(config, values, exists) if keys.kind == "labels" else None
     if labels is None:
         _check_contrast(config, values[exists])
-    return Image(values, None if exists.all() else exists, labels, keys.path, offset, source.tags)
+    return Image(values, None if exists.all() else exists, labels, keys.path, offset, contents.tags)
 
 
 def _read(config, key, **how):
@@ -82,7 +82,7 @@ def _read(config, key, **how):
 
 
 def _refusal(config, key, what):
-    """Of the file that a key of [image] names."""
+    """An InputError that says what is wrong with the file that a key of [image] names."""
     return InputError(f"{config.path}: image.{key}: {getattr(config.image, key)}: {what}")
 
 
@@ -111,14 +111,14 @@ def with_image_mean(config: Config, image: Image) -> Config:
     return replace(config, prior=replace(prior, mean=mean))
 
 
-def _plane(config, source):
+def _plane(config, contents):
     """One value for each pixel, float64, and which pixels exist: the band, or the vegetation index of two."""
     keys = config.image
-    nodata = source.nodata if keys.nodata is None else keys.nodata
+    nodata = contents.nodata if keys.nodata is None else keys.nodata
     if keys.ndvi is None:
-        band = _band(config, source, keys.band, "band")
+        band = _band(config, contents, keys.band, "band")
         return _dimensions(config, _scaled(config, band)), _dimensions(config, ~_is_nodata(band, nodata))
-    red, nir = (_band(config, source, getattr(keys.ndvi, name), f"ndvi.{name}") for name in ("red", "nir"))
+    red, nir = (_band(config, contents, getattr(keys.ndvi, name), f"ndvi.{name}") for name in ("red", "nir"))
     exists = ~(_is_nodata(red, nodata) | _is_nodata(nir, nodata))
     red, nir = _scaled(config, red), _scaled(config, nir)
     # Without light there is no index, and so no pixel.
@@ -135,9 +135,9 @@ def _scaled(config, band):
     return band if (keys.scale, keys.offset) == (1.0, 0.0) else band * keys.scale + keys.offset
 
 
-def _band(config, source, number, key):
-    array, path = source.array, config.image.path
-    if not source.banded:
+def _band(config, contents, number, key):
+    array, path = contents.array, config.image.path
+    if not contents.banded:
         if number not in (None, 1):
             raise InputError(f"{config.path}: image.{key} = {number}: {path} has one band; 1 is accepted")
         return array
@@ -155,7 +155,7 @@ def _band(config, source, number, key):
 
 
 def _dimensions(config, array):
-    """Two or three dimensions; a volume of one plane is an image."""
+    """The array with 2 or 3 dimensions, else refused; a volume of one plane becomes an image."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or array.size == 0:
@@ -178,8 +178,8 @@ def _apply_mask_file(config, exists):
     path = config.image.mask
     if path is None:
         return exists
-    source = _read(config, "mask")
-    mask = source.array[..., 0] if source.banded and source.array.shape[-1] == 1 else source.array
+    contents = _read(config, "mask")
+    mask = contents.array[..., 0] if contents.banded and contents.array.shape[-1] == 1 else contents.array
     if mask.shape != exists.shape:
         raise _refusal(
             config, "mask", f"the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted"
@@ -188,7 +188,7 @@ def _apply_mask_file(config, exists):
 
 
 def _region(config, shape):
-    """Slices of the part to keep."""
+    """Slices of the part of the image that image.crop keeps: all of it where there is none."""
     crop = config.image.crop
     if crop is None:
         return tuple(slice(0, n) for n in shape)
@@ -242,6 +242,6 @@ def _labels(config, values, exists):
         raise _refusal(
             config, "path", f"has {distinct.size} different labels; model.labels = {k} accepts at most {k}"
         )
-    labels = np.full(values.shape, MASKED_LABEL, dtype=np.uint8)
+    labels = np.full(values.shape, MASKED, dtype=np.uint8)
     labels[exists] = index
     return labels

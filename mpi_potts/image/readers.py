@@ -23,8 +23,8 @@ NODATA_TAG = 42113
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """What a file holds: the array, whether its last axis counts bands, and what the file says besides."""
+class FileContents:
+    """What an image file holds: an array, whether its last axis counts bands, and what it says besides."""
 
     array: np.ndarray
     banded: bool = False
@@ -32,28 +32,28 @@ class Source:
     tags: dict[int, Any] = field(default_factory=dict)
 
 
-def read(path: Path, dataset: str = "values", banded: bool = False) -> Source:
+def read(path: Path, dataset: str = "values", banded: bool = False) -> FileContents:
     """Read an image file; `banded`: a band is asked for, so the last axis of a plain array counts bands."""
     reader = _reader(path)
     if not path.is_file():
         what = "is not a file" if path.exists() else "does not exist"
         raise InputError(f"{path}: {what}; an image file is accepted, relative to the input file")
     try:
-        source = reader(path, dataset, banded)
+        contents = reader(path, dataset, banded)
     except InputError:
         raise
     except Exception as error:  # readers of foreign formats raise whatever they like on a damaged file
         raise InputError(f"{path}: cannot be read as {path.suffix}: {_one_line(error)}") from error
-    if source.array.dtype.kind not in "biuf":
-        raise InputError(f"{path}: holds values of type {source.array.dtype}; real numbers are accepted")
-    return source
+    if contents.array.dtype.kind not in "biuf":
+        raise InputError(f"{path}: holds values of type {contents.array.dtype}; real numbers are accepted")
+    return contents
 
 
 def _one_line(error):
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
-def _reader(path) -> Callable[[Path, str, bool], Source]:
+def _reader(path: Path) -> Callable[[Path, str, bool], FileContents]:
     name = path.name.lower()
     for ending, reader in READERS.items():
         if name.endswith(ending):
@@ -77,7 +77,7 @@ def _read_npy(path, dataset, banded):
     if dtype.hasobject:
         raise InputError(f"{path}: holds Python objects, which are never loaded; numbers are accepted")
     array = np.load(path, allow_pickle=False)
-    return Source(array, banded and array.ndim > 2)
+    return FileContents(array, banded and array.ndim > 2)
 
 
 def _check_npy(path):
@@ -108,7 +108,7 @@ def _read_csv(path, dataset, banded):
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise InputError(f"{path}: row {number} has {len(row)} values, the first row {len(rows[0])}")
-    return Source(np.array([[_cell(path, text) for text in row] for row in rows]))
+    return FileContents(np.array([[_cell(path, text) for text in row] for row in rows]))
 
 
 def _cell(path, text):
@@ -120,14 +120,14 @@ def _cell(path, text):
 
 def _read_hdf5(path, dataset, banded):
     array = store.read_array(path, dataset)
-    return Source(array, banded and array.ndim > 2)
+    return FileContents(array, banded and array.ndim > 2)
 
 
 def _read_picture(path, dataset, banded):
     with optional("PIL.Image", "images", path).open(path) as picture:
         memory.require(str(path), (*picture.size, len(picture.getbands())), np.uint8, copies=2)
         array = np.asarray(picture)
-    return Source(array, banded=array.ndim == 3)
+    return FileContents(array, banded=array.ndim == 3)
 
 
 def _read_tiff(path, dataset, banded):
@@ -144,7 +144,7 @@ def _read_tiff(path, dataset, banded):
     array = array.transpose(order)
     if len(others) > 1:
         array = array.reshape(*array.shape[: -len(others)], -1)
-    return Source(array, bool(others), _tiff_nodata(nodata), found)
+    return FileContents(array, bool(others), _tiff_nodata(nodata), found)
 
 
 def _tiff_nodata(text):
@@ -155,7 +155,7 @@ def _read_nifti(path, dataset, banded):
     stored = optional("nibabel", "nifti", path).load(path).dataobj
     memory.require(str(path), stored.shape, stored.dtype)
     array = np.asarray(stored)
-    return Source(array, banded=array.ndim == 4)
+    return FileContents(array, banded=array.ndim == 4)
 
 
 READERS = {

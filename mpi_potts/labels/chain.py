@@ -16,14 +16,13 @@ from .. import arithmetic, rng
 from ..errors import InputError
 from ..kernels.chain import Noise, Trace
 from ..kernels.label_sums import scale_of
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 from ..model.noise import Priors
 from ..rng import Purpose
 from ..runtime.threads import ALONE, Team
 from .routes import route
 
 MARGINALS = ("path", "synthetic")
-MASKED = 255
 
 # Of the start: the noise added to the observations, in their standard deviations, and the spread of the
 # logarithms of the sizes of the labels in all chains but the first.

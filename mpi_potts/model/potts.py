@@ -12,17 +12,13 @@ import numpy as np
 
 from ..errors import InputError
 from ..kernels import chequerboard, gibbs, swendsen_wang, variates
-from ..lattice import Lattice
+from ..lattice import LARGEST_BETA, MASKED, Lattice
 from ..rng import key
 
 SAMPLERS = ("swendsen-wang", "gibbs")
-MASKED = 255
 
 # What a kernel sweeps over: an array that only this kernel understands.
 State = np.ndarray
-
-# Every label of a state is then frozen, and exp(26 beta) is still a finite number.
-LARGEST_BETA = 25.0
 
 
 class Kernel(Protocol):

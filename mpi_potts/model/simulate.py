@@ -14,9 +14,9 @@ import numpy as np
 
 from .. import rng
 from ..errors import InputError
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 from ..rng import Purpose
-from .potts import MASKED, Sampler
+from .potts import Sampler
 
 # The file of an image.
 FORMAT, VERSION = "mpi_potts image", 1

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 from ..errors import Interrupted
 from . import signals
@@ -45,7 +46,7 @@ class Control:
         if max_hours is not None:
             seconds = 3600.0 * max_hours
             self._deadline = _PROGRAM_STARTED + seconds - min(RESERVE * seconds, LONGEST_RESERVE)
-        self._previous = {}
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Control":
         # Python lets its first thread alone listen; a caller in another one has only the clock.
@@ -53,7 +54,7 @@ class Control:
             self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -75,7 +76,7 @@ class Control:
 
     @property
     def reason(self) -> str:
-        """Why, in words: for the message."""
+        """Why this rank stops, in words for the message to the user."""
         if self.signalled is not None:
             return f"{self.signalled} received"
         return "the time limit (--max-hours) is near" if self.late else "another rank was asked to stop"
@@ -85,5 +86,5 @@ class Control:
         return agree(comm, self.stop)
 
     def interrupted(self, where: str) -> Interrupted:
-        """The exception to raise once everything is written."""
+        """The exception to raise once everything is written at `where`: it says why, and how to go on."""
         return Interrupted(f"stopped: {self.reason}; {where} is written, run the same command again to go on")

@@ -35,7 +35,7 @@ def require_bytes(what: str, needed: float) -> None:
 
 
 def size(count: float) -> str:
-    """Bytes in words: 12.3 GB."""
+    """A number of bytes in words, such as 12.3 GB."""
     for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
@@ -55,7 +55,7 @@ def _address_space():
 
 
 def _field(path, name):
-    """A number of kB in a file of the kernel, in bytes."""
+    """The field `name` of a file of the Linux kernel, given there in kB, in bytes; infinite if not found."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             found = [line.split()[1] for line in file if line.startswith(name)]

@@ -41,7 +41,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._stream is None or self._done == 0:
             return
         self._show(time.monotonic())
@@ -56,7 +56,7 @@ class Progress:
             self._show(now, note)
 
     def say(self, text: str) -> None:
-        """A line of its own, for what a user should know."""
+        """Write a line of its own, for what a user should know, above the bar where there is one."""
         if self._stream is not None:
             print(("\r\033[K" if self._terminal else "") + text, file=self._stream, flush=True)
 
@@ -68,6 +68,8 @@ class Progress:
         return quiet >= LINE_SECONDS and (step or quiet >= LONGEST_SILENCE)
 
     def _show(self, now, note=""):
+        if self._stream is None:
+            return
         self._shown_at, self._shown = now, self._done
         seconds = max(now - self._started, 1e-9)
         rate = self._done / seconds
@@ -121,7 +123,7 @@ class Live:
         self._open = False
 
     def show(self, text: str) -> None:
-        """The line of this step."""
+        """Write the line of this step, on a terminal in the place of the line of the last step."""
         if self._stream is None:
             return
         print(
@@ -133,13 +135,13 @@ class Live:
         self._open = self._terminal
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         self.close()
         if self._stream is not None:
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """End a line that is still open."""
+        """End the line of the last step, so that whatever is written next begins a new one."""
         if self._open:
             print(file=self._stream, flush=True)
         self._open = False

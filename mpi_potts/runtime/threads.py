@@ -26,7 +26,7 @@ class Team:
     def __init__(self, size: int, cores: Set[int] = frozenset()):
         """cores: where the further threads may run; by default, where the caller may."""
         self.size = size
-        self._pool = ThreadPoolExecutor(max(size - 1, 1), "sweep", _settle, (cores,))
+        self._pool = ThreadPoolExecutor(max(size - 1, 1), "sweep", _move_to, (cores,))
 
     def share(self, count: int, work: Callable[[int, int], Any]) -> list[Any]:
         """work(first, last) for parts of range(count) at once; what they return, in order."""
@@ -35,7 +35,7 @@ class Team:
         return [work(ends[0], ends[1]), *(other.result() for other in others)]
 
 
-def _settle(cores):
+def _move_to(cores):
     """Let this thread run on the cores: mpirun binds a rank, and so its threads, to one.
 
     What the operating system does not allow changes the speed alone, so it is not an error.

@@ -25,14 +25,14 @@ class Slots:
         self.index = np.arange(self.start, self.stop)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
+        """All rows in the order of the slots, on every rank, from each rank's block of them; collective."""
         return allgather_rows(self.comm, rows, self.particles)
 
 
 class SharedDistances:
     """`weights.Distances` of the particles of all ranks.
 
-    Rank 0 asks; the others `serve`, until it has been told what was `found`.  Every rank answers for its own
-    rows.
+    Rank 0 asks, and the others `serve`, until rank 0 calls `conclude`.  Every rank answers for its own rows.
     """
 
     def __init__(self, slots: Slots, x: np.ndarray, alive: np.ndarray, statistic: float):
@@ -41,31 +41,36 @@ class SharedDistances:
         self._x = x
         self._alive = alive
         self._statistic = statistic
-        self._narrowed = None
+        # Once narrowed: distances inside the bracket, their rows, and for each row how many lie below it.
+        self._narrowed: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def counts(self, tolerances: np.ndarray) -> np.ndarray:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         return self._ask("_counts", tolerances)
 
     def narrow(self, bracket: weights.Bracket) -> None:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         self._ask("_narrow", bracket)
 
     def pairs(self, bracket: weights.Bracket) -> tuple[np.ndarray, np.ndarray]:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         return self._ask("_pairs", bracket)
 
     def farthest(self) -> float:
+        """See `weights.Distances`; on rank 0, while the others serve."""
         return self._ask("_farthest")
 
     def _ask(self, *question):
-        """On rank 0: the answer of all ranks."""
+        """On rank 0, while the others serve: the answer of all ranks to a method's name and its arguments."""
         return self._answer(*bcast(self._slots.comm, question))
 
-    def found(self, value: Any) -> Any:
-        """On rank 0: end the questions with what came of them."""
-        return bcast(self._slots.comm, ("found", value))[1]
+    def conclude(self, outcome: Any) -> Any:
+        """On rank 0: end the service of the other ranks, give them the outcome, and return it."""
+        return bcast(self._slots.comm, (None, outcome))[1]
 
     def serve(self) -> Any:
-        """On the other ranks: answer until something was found, and return that."""
-        while (question := bcast(self._slots.comm))[0] != "found":
+        """On the other ranks: answer the questions of rank 0, and return the outcome it concludes with."""
+        while (question := bcast(self._slots.comm))[0] is not None:
             self._answer(*question)
         return question[1]
 
@@ -86,18 +91,17 @@ class SharedDistances:
     def _narrow(self, bracket):
         lower, upper = bracket.ends
         if self._narrowed is None:
-            distance, row = kernels.collect(
-                self._x, bracket.inside[self._slots.own], self._statistic, lower, upper
-            )
+            inside = bracket.inside[self._slots.own]
+            distance, row = kernels.collect(self._x, inside, self._statistic, lower, upper)
         else:
             distance, row, _ = self._narrowed
             keep = (distance >= lower) & (distance < upper)
             distance, row = distance[keep], row[keep]
         self._narrowed = distance, row, bracket.counts[self._slots.own, 0]
+        return distance, row
 
     def _pairs(self, bracket):
-        self._narrow(bracket)
-        distance, row, _ = self._narrowed
+        distance, row = self._narrow(bracket)
         blocks = self._slots.comm.allgather((distance, row + self._slots.start))
         distance, particle = (np.concatenate(parts) for parts in zip(*blocks))
         # Blocks come in global order, so a stable sort leaves equal distances in the order of particles.

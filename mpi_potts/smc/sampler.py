@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -43,7 +44,7 @@ SETTLE = 10
 
 
 class Stop(StrEnum):
-    """Why the SMC stopped."""
+    """Why the SMC stopped: the text is stored in the result."""
 
     ACCEPTANCE = "acceptance below min_acceptance"
     EPSILON = "epsilon reached min_epsilon"
@@ -78,19 +79,68 @@ class State:
 
     def pack(self) -> dict[str, np.ndarray]:
         """Plain arrays, all but the times, from which `unpack` makes this state again."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seconds"}
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seconds"}
         values["stopped_because"] = ["", *Stop].index(self.stopped_because)
         return {name: np.asarray(value) for name, value in values.items()}
 
     @classmethod
     def unpack(cls, arrays: dict[str, np.ndarray]) -> "State":
-        values = {f.name: arrays[f.name] for f in fields(cls) if f.name != "seconds"}
-        values = {
-            name: np.asarray(v).item() if np.ndim(v) == 0 else np.asarray(v) for name, v in values.items()
-        }
+        """The state that was packed into these arrays."""
+        packed = {f.name: np.asarray(arrays[f.name]) for f in fields(cls) if f.name != "seconds"}
+        values: dict[str, Any] = {name: v.item() if v.ndim == 0 else v for name, v in packed.items()}
         values["reason"] = Reason(values["reason"])
         values["stopped_because"] = ["", *Stop][values["stopped_because"]]
         return cls(**values)
+
+
+class Settings(Protocol):
+    """The settings of the sampler: the [smc] table of the input."""
+
+    @property
+    def particles(self) -> int:
+        """The number N of particles."""
+
+    @property
+    def alpha(self) -> float:
+        """The part of ESS that adaptation keeps from one iteration to the next."""
+
+    @property
+    def rise_below(self) -> float:
+        """The tolerance rises where S(z) has moved so far that ESS is below this part of N."""
+
+    @property
+    def resampling(self) -> str:
+        """The scheme, a key of `weights.RESAMPLING`."""
+
+    @property
+    def resample_below(self) -> float:
+        """Particles are resampled where ESS is below this part of N."""
+
+    @property
+    def min_acceptance(self) -> float:
+        """Stop when a smaller part of the proposals is accepted."""
+
+    @property
+    def min_epsilon(self) -> float:
+        """Stop when the tolerance reaches this floor."""
+
+    @property
+    def noise_floor(self) -> float:
+        """Stop when the tolerance is below this times the sampling noise of S(z)."""
+
+    @property
+    def max_iterations(self) -> int:
+        """Stop after so many iterations."""
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """A random walk of the particles: where pseudo-statistics come from, the prior's ends, the step's sd."""
+
+    source: Source
+    interval: tuple[float, float]
+    seed: int
+    step: float
 
 
 # Called on every rank before each iteration with the state after the last one (before the first: equally
@@ -100,7 +150,7 @@ Observe = Callable[[State], tuple[float, float]]
 
 
 def observed(statistic: float) -> Observe:
-    """Observed labels: S is fixed and has no noise."""
+    """What to pass as `observe` for observed labels: S(z) is fixed and has no noise."""
     return lambda state: (statistic, 0.0)
 
 
@@ -114,15 +164,15 @@ def smc_abc(
     comm: Comm,
     source: Source,
     interval: tuple[float, float],
-    settings,
+    settings: Settings,
     seed: int,
     observe: Observe,
     state: State | None = None,
 ) -> Iterator[State]:
-    """Yield the state after each iteration; the last one has `stopped_because`.
+    """Yield the state after each iteration; the last one has `stopped_because`.  Collective at every step.
 
-    interval : beta is uniform on it a priori.  settings : the [smc] table of the input.  state : continue
-    from it.
+    interval : beta is uniform on it a priori.  observe : asked for S(z) before each iteration.  state :
+    continue from it.
     """
     _check(comm, source, interval, settings)
     state = _initial(interval, settings.particles, source.replicates, seed) if state is None else state
@@ -145,28 +195,30 @@ def smc_abc(
         clock.lap("adaptation")
         state = _resample(slots, state, x, source, settings, seed)
         clock.lap("resampling")
-        state = _mutate(slots, state, x, source, step, interval, seed, state.iteration)
+        walk = _Walk(source, interval, seed, step)
+        state = _mutate(slots, state, x, walk, state.iteration)
         state = replace(state, stopped_because=decided(comm, _stop, state, settings))
         if state.stopped_because and state.noise_sd > 0.0:
-            state = _settle(slots, state, x, source, step, interval, seed)
+            state = _settle(slots, state, x, walk)
         clock.lap("mutation")
         state = replace(state, seconds=clock.seconds)
         yield state
 
 
 class _Clock:
-    """Seconds of each part of an iteration."""
+    """Measures how many seconds each part of an iteration took."""
 
-    def __init__(self):
-        self.seconds = {}
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
+        """Note the time since the last call as that of this part."""
         now = time.perf_counter()
         self.seconds[part], self._last = now - self._last, now
 
 
-def _check(comm: Comm, source: Source, interval: tuple[float, float], settings) -> None:
+def _check(comm: Comm, source: Source, interval: tuple[float, float], settings: Settings) -> None:
     check_support(source, interval)
     if settings.particles < comm.size:
         raise InputError(f"smc.particles = {settings.particles}: at least one for each of {comm.size} ranks")
@@ -198,7 +250,7 @@ def _initial(interval: tuple[float, float], particles: int, replicates: int, see
     )
 
 
-def _adapt(slots: Slots, state: State, x: np.ndarray, settings) -> State:
+def _adapt(slots: Slots, state: State, x: np.ndarray, settings: Settings) -> State:
     """eps_t and the weights for (S_t, eps_t); the counts of `state` are still those of (S_t-1, eps_t-1)."""
     if not math.isfinite(state.statistic):
         raise RuntimeError(f"iteration {state.iteration}: the statistic S(z) is {state.statistic}")
@@ -208,19 +260,21 @@ def _adapt(slots: Slots, state: State, x: np.ndarray, settings) -> State:
         return replace(state, **distances.serve())
     target = settings.alpha * weights.ess(state.weight)
     least = settings.rise_below * slots.particles
-    found = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon, least)
+    tolerance = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon, least)
     changes = {
-        "epsilon": found.epsilon,
-        "weight": weights.normalise(value * found.count),
-        "count": found.count,
-        "ess": found.ess,
+        "epsilon": tolerance.epsilon,
+        "weight": weights.normalise(value * tolerance.count),
+        "count": tolerance.count,
+        "ess": tolerance.ess,
         "target": target,
-        "reason": found.reason,
+        "reason": tolerance.reason,
     }
-    return replace(state, **distances.found(changes))
+    return replace(state, **distances.conclude(changes))
 
 
-def _resample(slots: Slots, state: State, x: np.ndarray, source: Source, settings, seed: int) -> State:
+def _resample(
+    slots: Slots, state: State, x: np.ndarray, source: Source, settings: Settings, seed: int
+) -> State:
     """Where ESS is low, N equally weighted particles by the resampling scheme; `x` follows."""
     n = slots.particles
     if state.ess >= settings.resample_below * n:
@@ -251,37 +305,29 @@ def _draw_again(slots: Slots, state: State, x: np.ndarray, source: Source, index
         x[slot - slots.start] = rows
 
 
-def _mutate(
-    slots: Slots,
-    state: State,
-    x: np.ndarray,
-    source: Source,
-    step: float,
-    interval: tuple[float, float],
-    seed: int,
-    t: int,
-) -> State:
+def _mutate(slots: Slots, state: State, x: np.ndarray, walk: _Walk, t: int) -> State:
     """One Metropolis step (paper, equation 4) of every particle with weight; `x` follows.  t : its address.
 
     The walk is symmetric and the prior uniform, so the ratio is that of the counts.  A proposal outside the
     prior's support is rejected before anything is drawn for it.
     """
-    index = slots.index
-    proposal = state.beta[slots.own] + step * rng.normals(rng.stream(seed, Purpose.PROPOSAL), t, index)
-    uniform = rng.uniforms(rng.stream(seed, Purpose.ACCEPT), t, index)
-    possible = (proposal >= interval[0]) & (proposal <= interval[1]) & (state.weight[slots.own] > 0.0)
+    index, (low, high) = slots.index, walk.interval
+    normal = rng.normals(rng.stream(walk.seed, Purpose.PROPOSAL), t, index)
+    uniform = rng.uniforms(rng.stream(walk.seed, Purpose.ACCEPT), t, index)
+    proposal = state.beta[slots.own] + walk.step * normal
+    possible = (proposal >= low) & (proposal <= high) & (state.weight[slots.own] > 0.0)
     count = state.count[slots.own].copy()
     accepted = np.zeros(index.size, dtype=bool)
-    buffer = np.empty((CHUNK, source.replicates))
+    buffer = np.empty((CHUNK, walk.source.replicates))
     for rows in _chunks(np.flatnonzero(possible)):
         new = buffer[: rows.size]
-        source.draw(new, proposal[rows], np.full(rows.size, t), index[rows])
+        walk.source.draw(new, proposal[rows], np.full(rows.size, t), index[rows])
         kernels.accept(x, count, accepted, rows, new, uniform, state.statistic, state.epsilon)
     beta = np.where(accepted, proposal, state.beta[slots.own])
     return _gathered(slots, state, beta, count, accepted, t)
 
 
-def _settle(slots: Slots, state: State, x: np.ndarray, *how) -> State:
+def _settle(slots: Slots, state: State, x: np.ndarray, walk: _Walk) -> State:
     """Metropolis steps for the last S(z) and tolerance, so that the particles have them as their target.
 
     The weights are those of importance sampling only where every pseudo-statistic that counts now counted
@@ -289,8 +335,7 @@ def _settle(slots: Slots, state: State, x: np.ndarray, *how) -> State:
     them back (without, the sd of beta came out up to 6 % too small with few replicates).
     """
     for t in range(state.iteration + 1, state.iteration + 1 + SETTLE):
-        settled = _mutate(slots, state, x, *how, t)
-        state = replace(settled, acceptance=state.acceptance)
+        state = replace(_mutate(slots, state, x, walk, t), acceptance=state.acceptance)
     return state
 
 
@@ -302,8 +347,8 @@ def _gathered(
     slots: Slots, state: State, beta: np.ndarray, count: np.ndarray, accepted: np.ndarray, t: int
 ) -> State:
     """The state after mutation at address t, from each rank's block of it."""
-    beta, count, accepted = slots.gather(np.stack([beta, count, accepted], axis=1)).T
-    accepted = accepted > 0.0
+    beta, count, moved = slots.gather(np.stack([beta, count, accepted], axis=1)).T
+    accepted = moved > 0.0
     birth = state.birth.copy()
     birth[accepted] = np.stack([np.full(accepted.sum(), t), np.flatnonzero(accepted)], axis=1)
     beta = np.ascontiguousarray(beta)
@@ -319,7 +364,7 @@ def _gathered(
     )
 
 
-def _stop(state: State, settings) -> str:
+def _stop(state: State, settings: Settings) -> str:
     """Why to stop now, if at all.
 
     Once epsilon is well below the sampling noise of S(z), a smaller one would only chase that noise.

@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 
 from .. import rng
-from ..config.method_keys import PseudoDataKeys
 from ..errors import InputError
 from ..kernels import smc as kernels
-from ..model.potts import LARGEST_BETA, Sampler
+from ..lattice import LARGEST_BETA
+from ..model.potts import Sampler
 from ..rng import Purpose
 
 
@@ -32,33 +32,58 @@ class Source(Protocol):
         """Fill out, (n, M) float64, for n particles born at (iteration, index) with their beta."""
 
 
+class Curve(Protocol):
+    """What is asked of a binding function: its ascending grid, and mean and sd of S(z) given beta."""
+
+    @property
+    def beta(self) -> np.ndarray:
+        """(n,) betas; nothing is asked beyond the first and the last of them."""
+
+    def moments(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of S(z) at each beta."""
+
+
 class BindingSource:
     """Pseudo-statistics from the Gaussian auxiliary model: x = mean(beta) + sd(beta) * normal."""
 
     costly = False
 
-    def __init__(self, binding, replicates: int, seed: int):
+    def __init__(self, binding: Curve, replicates: int, seed: int):
         self.replicates = replicates
         self.support = float(binding.beta[0]), float(binding.beta[-1])
         self._moments = binding.moments
         self._stream = rng.stream(seed, Purpose.PSEUDO_STATISTIC)
 
     def draw(self, out: np.ndarray, beta: np.ndarray, iteration: np.ndarray, index: np.ndarray) -> None:
+        """As `Source.draw`: the same normals whatever the rank, at the address of the birth."""
         kernels.draw(out, *self._moments(beta), iteration, index, self._stream)
 
 
+class SimulationSettings(Protocol):
+    """How the images of a particle are simulated: the [pseudo_data] table of the input."""
+
+    @property
+    def burn_in(self) -> int:
+        """Sweeps before the first statistic."""
+
+    @property
+    def spacing(self) -> int:
+        """Sweeps from one statistic to the next."""
+
+
 class SimulationSource:
-    """Pseudo-statistics of simulated images."""
+    """Pseudo-statistics of simulated images: M from one Swendsen-Wang chain for each particle."""
 
     costly = True
 
-    def __init__(self, sampler: Sampler, replicates: int, seed: int, keys: PseudoDataKeys):
+    def __init__(self, sampler: Sampler, replicates: int, seed: int, keys: SimulationSettings):
         self.replicates = replicates
         self.support = 0.0, LARGEST_BETA
         self.sweeps = keys.burn_in + keys.spacing * replicates
         self._sampler, self._seed, self._keys = sampler, seed, keys
 
     def draw(self, out: np.ndarray, beta: np.ndarray, iteration: np.ndarray, index: np.ndarray) -> None:
+        """As `Source.draw`: one chain after the other, each with the streams of its particle's birth."""
         for row, b, t, i in zip(out, beta, iteration, index):
             row[:] = self._simulate(float(b), int(t), int(i))
 

@@ -91,6 +91,7 @@ class Bracket:
 
     @cached_property
     def pairs(self) -> int:
+        """How many distances of all particles lie between."""
         return int(self.inside.sum())
 
 
@@ -187,7 +188,7 @@ def _refine(distances: Distances, value: np.ndarray, target: float, bracket: Bra
         # A list of the distances in the bracket pays once it is much shorter than the distances.
         if bracket.pairs <= distances.size // 8:
             distances.narrow(bracket)
-        inner = np.unique(np.linspace(*bracket.ends, TRIALS + 2))[1:-1]
+        inner = np.unique(np.linspace(bracket.ends[0], bracket.ends[1], TRIALS + 2))[1:-1]
         if inner.size == 0:  # nothing between two neighbouring floats: equal distances
             break
         counts = distances.counts(inner)

@@ -1,10 +1,6 @@
 """Calls from Python on several ranks: the bits of one rank, the same answer and the same error everywhere."""
 
 import hashlib
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pytest
 from fitting import image_of, same_bits

@@ -1,10 +1,5 @@
 """A fit on any number of ranks, and of threads, gives the bits of one rank."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import pytest
 from fitting import image_of, run_fit, same_bits, write_input
 from mpi4py import MPI

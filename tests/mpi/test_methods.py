@@ -1,10 +1,5 @@
 """Every method gives the bits of one rank on any number of ranks."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import numpy as np
 import pytest
 from fitting import image_of, run_fit, same_bits, write_input

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from method_cases import StopAt
 
 from mpi_potts.binding import chains
 from mpi_potts.binding import compute as precompute
@@ -28,19 +29,6 @@ starts = "{starts}"
 [run]
 checkpoint_minutes = 1e-9
 """
-
-
-class Stop(Control):
-    """Asked to stop, as by a signal, when it is looked at for the n-th time."""
-
-    def __init__(self, after):
-        super().__init__()
-        self.after = after
-
-    @property
-    def stop(self):
-        self.after -= 1
-        return self.after < 0
 
 
 def settings(comm, directory, name="out", points=7, iterations=40, burn_in=10, starts="both", **tables):
@@ -109,7 +97,7 @@ def test_a_run_that_is_stopped_again_and_again_gives_the_same_bits(comm, directo
     stops = 0
     for attempt in range(200):
         try:
-            run(comm, keys, Stop(35 + 10 * ((attempt + comm.rank) % 3)))
+            run(comm, keys, StopAt(35 + 10 * ((attempt + comm.rank) % 3)))
             break
         except Interrupted:
             stops += 1
@@ -124,7 +112,7 @@ def test_one_rank_asked_to_stop_stops_all(comm, directory, monkeypatch):
     keys = settings(comm, directory, points=40, iterations=2000)
     last = comm.rank == comm.size - 1
     with pytest.raises(Interrupted, match="run the same command again"):
-        run(comm, keys, Stop(5 if last else 10**9))
+        run(comm, keys, StopAt(5 if last else 10**9))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +176,7 @@ def test_a_damaged_part_only_costs_its_chains(comm, directory, alone, monkeypatc
     monkeypatch.setattr(precompute, "SLICE", 0.0)
     keys = settings(comm, directory)
     with pytest.raises(Interrupted):
-        run(comm, keys, Stop(60))
+        run(comm, keys, StopAt(60))
     parts = sorted((keys.output / "binding.parts").glob("*.h5"))
     comm.Barrier()
     if comm.rank == 0:
@@ -206,7 +194,7 @@ def test_many_parts_become_one(comm, directory, alone, monkeypatch):
     keys, most = settings(comm, directory), 0
     for _ in range(200):
         try:
-            run(comm, keys, Stop(35))
+            run(comm, keys, StopAt(35))
             break
         except Interrupted:
             parts = parallel.on_root(comm, lambda: len(list((keys.output / "binding.parts").glob("*.h5"))))

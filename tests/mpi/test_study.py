@@ -1,9 +1,6 @@
 """A study on any number of ranks, and one that some ranks began and others ended, is that of one rank."""
 
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pytest
 from fitting import options, same_bits
