@@ -30,11 +30,11 @@ from .cli import simulate as simulate_command
 from .config import inputs, keywords
 from .config.inputs import Config
 from .errors import InputError
-from .io import files
+from .io import files, formats, reading
 from .io.fit_file import Paths
 from .kernels import compiling
 from .methods.base import Problem, needs_binding
-from .posterior.result import Result, Simulated, read_image, read_result
+from .posterior.result import Result, Simulated, simulated_of
 from .runtime import parallel
 from .runtime.control import Control
 from .runtime.parallel import Comm, on_root
@@ -90,7 +90,7 @@ def fit(
         problem = Problem(settings, pixels, lattice, binding if needs_binding(settings) else None)
         fit_command.fit_image(comm, problem, session.control, session.options)
         on_root(comm, session.keep_arrays)
-        result = read_result(comm, Paths(settings.output).result)
+        result = _read_result(comm, Paths(settings.output).result)
         if comm.rank == 0 and not quiet:
             print(result, flush=True)
         return result
@@ -115,7 +115,21 @@ def simulate(
         simulate_command.execute(session.comm, settings, session.options)
         lattice = on_root(session.comm, simulate_command.lattice_to_simulate, settings)
         paths = [simulate_command.plan(settings, lattice, n).path for n in range(settings.simulate.images)]
-        return tuple(on_root(session.comm, read_image, path) for path in paths)
+        return tuple(on_root(session.comm, _read_image, path) for path in paths)
+
+
+def _read_result(comm: Comm, path: Path) -> Result:
+    """A result on every rank; collective."""
+    content = on_root(comm, reading.contents, path)
+    content.require(formats.RESULT)
+    # One by one, because an array goes to the other ranks as it is, whatever its size.
+    arrays = {name: on_root(comm, lambda name=name: content.arrays([name])[name]) for name in content.shapes}
+    return Result(content.attributes, arrays)
+
+
+def _read_image(path: Path) -> Simulated:
+    """A synthetic image that was just written; on one rank."""
+    return simulated_of(reading.contents(path))
 
 
 @dataclass(frozen=True, eq=False)

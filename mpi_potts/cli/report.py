@@ -5,6 +5,7 @@ curves, beside the exact ones on a small lattice, or those of another binding fu
 """
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
@@ -32,28 +33,33 @@ def drawable() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def _write(path, directory=None, places=(), other=None):
+def _write(
+    path: Path,
+    directory: Path | None = None,
+    places: Sequence[str] = (),
+    other: Path | None = None,
+) -> str:
+    """Write the report that a file of its kind has; returns what was written.  On one rank."""
     path = file_of(path)
     if not drawable():
         raise InputError(f"{path}: {_missing()}")
-    from ..binding import file as binding_file
-    from ..io import store
+    from ..io import formats, reading
     from ..report import binding as binding_report
     from ..report import fit as fit_report
     from ..report import study as study_report
-    from ..study import scores as study
 
-    kind = store.contents(path)[0]["format"]
-    if kind == binding_file.FORMAT:
-        return binding_report.write(path, directory, other)
+    content = reading.contents(path)
+    kind = content.format
+    if kind == formats.BINDING.name:
+        return binding_report.write(content, directory, other)
     if other is not None:
         raise InputError(f"--compare {other}: {path} is a file of {kind!r}; a binding function is accepted")
-    if kind == study.FORMAT:
-        return study_report.write(path, directory)
-    return fit_report.write(path, directory, places)
+    if kind == formats.STUDY.name:
+        return study_report.write(content, directory)
+    return fit_report.write(content, directory, places)
 
 
-def _missing():
+def _missing() -> str:
     return f"the figures need the package matplotlib, which is not installed: {INSTALL}"
 
 

@@ -18,6 +18,7 @@ from ..config.inputs import Config
 from ..errors import InputError, Interrupted
 from ..image.pixels import lattice_of
 from ..io import files, store
+from ..io.formats import STUDY
 from ..lattice import Lattice
 from ..methods.base import check_method, needs_binding
 from ..runtime.control import Control
@@ -26,7 +27,7 @@ from ..runtime.progress import Progress
 from ..smc.sampler import SETTLE
 from ..study import scores as study
 from ..study.fits import Listener, Study, compile_all, fit_one
-from ..study.scores import COLUMNS, FORMAT, VERSION, Fits, Scores
+from ..study.scores import COLUMNS, Fits, Scores
 from . import precompute, report
 
 PSEUDO = "-pseudo"
@@ -206,7 +207,7 @@ def write_table(plan: Study) -> str:
     attributes |= {"bins": config.study.bins, "calibrated": calibrated, "rows": [f.name for f in fits]}
     output, datasets = config.output, study.to_arrays(fits)
     with files.locked(ALONE, output / ".study.lock"):
-        store.write(ALONE, output / "study.h5", FORMAT, VERSION, attributes, datasets, "gather")
+        store.write(ALONE, output / "study.h5", *STUDY, attributes, datasets, "gather")
         files.write_text(output / "study.csv", study.comma_separated(rows))
         files.write_text(output / "study.txt", f"{text}\n")
     return f"{text}\n{output / 'study.h5'}: written, with study.csv and study.txt"

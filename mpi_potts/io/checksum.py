@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Damaged, Foreign, InputError
+from .pieces import row_bytes
 
 # The last part of a name that is left out, in attributes and datasets.
 VOLATILE = ("checksum", "writer", "created", "seconds", "input_directory")
@@ -24,11 +25,6 @@ VOLATILE = ("checksum", "writer", "created", "seconds", "input_directory")
 # The size of the user block, the smallest that HDF5 allows, and how it begins.
 SEAL_BYTES = 512
 SEAL = b"mpi_potts sha256 "
-
-
-def row_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """The size of one row of an array of this shape and type."""
-    return int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
 
 
 def row_digests(values: np.ndarray) -> np.ndarray:

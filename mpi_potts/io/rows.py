@@ -1,12 +1,12 @@
 """Rows of a dataset that are spread over the ranks, and how they reach the rank that writes them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..runtime.parallel import MESSAGE, Comm, block
-from .checksum import row_bytes
+from ..runtime.parallel import Comm, block
+from .pieces import row_bytes, runs
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,6 @@ def size_of(data: np.ndarray | Rows) -> int:
     """The bytes of the whole dataset."""
     shape = shape_of(data)
     return shape[0] * row_bytes(shape, dtype_of(data)) if shape else 8
-
-
-def runs(index: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[tuple[int, int]]:
-    """(from, to) in a rank's own rows: runs of consecutive global rows, none larger than one message."""
-    most = max(1, MESSAGE // max(1, row_bytes(shape, dtype)))
-    breaks = np.flatnonzero(np.diff(index) != 1) + 1
-    for first, last in zip([0, *breaks], [*breaks, len(index)]):
-        for start in range(first, last, most):
-            yield start, min(start + most, last)
 
 
 def gather(comm: Comm, data: Rows, put: Callable[[slice, np.ndarray], None]) -> None:

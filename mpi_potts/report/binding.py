@@ -22,6 +22,7 @@ from ..binding import file as binding_file
 from ..binding.function import Binding
 from ..errors import InputError
 from ..io import files
+from ..io.reading import Content
 from ..lattice import Lattice
 from ..model.exact import Exact
 from ..model.transition import transition
@@ -50,10 +51,11 @@ class Line:
         return np.interp(beta, self.beta, getattr(self, name))
 
 
-def write(path: Path, directory: Path | None = None, other: Path | None = None) -> str:
+def write(content: Content, directory: Path | None = None, other: Path | None = None) -> str:
     """Write binding.html and its figure; returns what was written, in a line.  On one rank."""
+    path = content.path
     directory = path.parent if directory is None else directory
-    table = binding_file.read_binding(path)
+    table = binding_file.binding_of(content)
     line = choose_line(table, path, other)
     drawn = render({"binding": partial(figure, table, line)})
     files.make_directory(directory)

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..io import files, store
+from ..io import files, reading
+from ..io.formats import STUDY
+from ..io.reading import Content
 from ..study import scores as study
-from ..study.scores import FORMAT, VERSION, Fits
+from ..study.scores import Fits
 from . import page
 from .figures import DARK, LIGHT, MIDDLE, Drawing, render
 from .pictures import panels
@@ -23,17 +25,18 @@ from .pictures import panels
 REFERENCE = "path"
 
 
-def load(path: Path) -> tuple[dict, list[Fits]]:
-    """Attributes of a study, and what each method found; on one rank."""
-    attributes, arrays = store.read(path, FORMAT, VERSION)
-    store.refuse_older(path, attributes, VERSION, "without draws")
-    return attributes, study.from_arrays(arrays, attributes["rows"])
+def load(content: Content) -> list[Fits]:
+    """What each method found in the study of a verified file; on one rank."""
+    content.require(STUDY)
+    reading.refuse_older(content.path, content.attributes, STUDY.version, "without draws")
+    return study.from_arrays(content.arrays(), content.attributes["rows"])
 
 
-def write(path: Path, directory: Path | None = None) -> str:
+def write(content: Content, directory: Path | None = None) -> str:
     """Write study.html and its figures; returns what was written, in a line.  On one rank."""
+    path, attributes = content.path, content.attributes
     directory = path.parent if directory is None else directory
-    attributes, fits = load(path)
+    fits = load(content)
     files.make_directory(directory)
     rows = [study.scores(each, attributes["bins"], attributes["calibrated"]) for each in fits]
     drawn = draw(fits, attributes)
