@@ -17,6 +17,7 @@ from ..posterior import datasets, words
 from ..posterior.outcome import Outcome, outcome
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
+from .say import say
 
 
 def execute(comm: Comm, config: Config, options) -> int:
@@ -65,9 +66,3 @@ def _write(comm: Comm, found: Outcome, paths: Paths, settings: dict[str, Any]) -
     arrays, draws = datasets.datasets(comm, found), datasets.equal_draws(found)
     fit_file.write_result(comm, paths, settings, datasets.attributes(found), arrays, draws, writer)
     return f"{words.of_outcome(found)}\n{paths.result}: written, with {paths.posterior.name}"
-
-
-def say(comm: Comm, text: str) -> None:
-    """Print what the user asked for, once."""
-    if comm.rank == 0:
-        print(text, flush=True)

@@ -17,6 +17,7 @@ from ..posterior import words
 from ..posterior.result import Result
 from ..posterior.summary import of_chains
 from ..runtime.parallel import Comm, on_root
+from .say import say
 from .target import file_of
 
 FEW = 1 << 20  # values: datasets up to this size are summarised, larger ones only named
@@ -26,9 +27,7 @@ WIDTH = 100
 
 def execute(comm: Comm, config: None, options: Namespace) -> int:
     """Print the page on rank 0."""
-    page = on_root(comm, _describe_any, Path(options.target))
-    if comm.rank == 0:
-        print(page, flush=True)
+    say(comm, on_root(comm, _describe_any, Path(options.target)))
     return 0
 
 

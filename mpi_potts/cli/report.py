@@ -5,27 +5,29 @@ curves, beside the exact ones on a small lattice, or those of another binding fu
 """
 
 import importlib.util
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
 from ..runtime.parallel import Comm, on_root
+from .say import say
 from .target import file_of
 
 INSTALL = "pip install 'mpi_potts[figures]'"
 
 
-def execute(comm: Comm, config: None, options) -> int:
+def execute(comm: Comm, config: None, options: Namespace) -> int:
     """Write the report on rank 0; the other ranks wait."""
     directory = None if options.output is None else Path(options.output)
     other = None if options.compare is None else Path(options.compare)
-    _say(comm, on_root(comm, _write, Path(options.target), directory, options.set, other))
+    say(comm, on_root(comm, _write, Path(options.target), directory, options.set, other))
     return 0
 
 
 def after(comm: Comm, result: Path) -> None:
     """The report at the end of a run, or how to get it; collective."""
-    _say(comm, on_root(comm, lambda: _write(result) if drawable() else f"no report: {_missing()}"))
+    say(comm, on_root(comm, lambda: _write(result) if drawable() else f"no report: {_missing()}"))
 
 
 def drawable() -> bool:
@@ -61,8 +63,3 @@ def _write(
 
 def _missing() -> str:
     return f"the figures need the package matplotlib, which is not installed: {INSTALL}"
-
-
-def _say(comm, text):
-    if comm.rank == 0:
-        print(text, flush=True)

@@ -29,6 +29,7 @@ from ..study import scores as study
 from ..study.fits import Listener, Study, compile_all, fit_one
 from ..study.scores import COLUMNS, Fits, Scores
 from . import precompute, report
+from .say import say
 
 PSEUDO = "-pseudo"
 
@@ -43,9 +44,9 @@ def execute(comm: Comm, config: Config, options) -> int:
         work(comm, plan, control, options)
     left = on_root(comm, _unfinished, plan)
     if left:
-        _say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
+        say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
         return 0
-    _say(comm, on_root(comm, write_table, plan))
+    say(comm, on_root(comm, write_table, plan))
     report.after(comm, config.output / "study.h5")
     return 0
 
@@ -258,8 +259,3 @@ def simulated(config: Config, name: str) -> float:
     if method == "rejection-pseudo":
         return config.rejection.draws * (keys.burn_in + keys.spacing)
     return 1.0
-
-
-def _say(comm, text):
-    if comm.rank == 0:
-        print(text, flush=True)
