@@ -12,7 +12,8 @@ way out of an exception, so that the error reaches the top and ends all ranks.
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,11 @@ def write_draws(path: Path, draws: Mapping[str, np.ndarray]) -> None:
         raise files.refusal(path, error) from error
 
 
-def _put_draws(file, draws):
+def _put_draws(file: h5py.File, draws: Mapping[str, np.ndarray]) -> None:
+    """The draws as netCDF-4 has them: every axis is a dimension with a scale of its own."""
     group = file.create_group("posterior", track_order=True)
-    sizes = dict(zip(("chain", "draw", "label"), max((v.shape for v in draws.values()), key=len)))
+    longest = max(draws.values(), key=lambda values: values.ndim)
+    sizes = dict(zip(("chain", "draw", "label"), longest.shape))
     for name, size in sizes.items():
         group.create_dataset(name, data=np.arange(size)).make_scale(name)
     for name, values in draws.items():
@@ -134,7 +137,8 @@ def describe() -> dict[str, str]:
 # Writing
 
 
-def _move(temporary, path, previous):
+def _move(temporary: Path, path: Path, previous: Path | None) -> None:
+    """Seal a complete file and move it into place; on one rank."""
     try:
         seal(temporary)
         files.replace(temporary, path, previous)
@@ -142,12 +146,19 @@ def _move(temporary, path, previous):
         raise files.refusal(path, error) from error
 
 
-def _create(file, name, data):
+def _create(file: h5py.File, name: str, data: np.ndarray | Rows) -> h5py.Dataset:
     return file.create_dataset(name, shape=shape_of(data), dtype=dtype_of(data), fill_time="never")
 
 
-def _write_mpio(comm, path, temporary, attributes, datasets, needed):
-    """Every rank writes its own rows.
+def _write_mpio(
+    comm: Comm,
+    path: Path,
+    temporary: Path,
+    attributes: Mapping[str, Any],
+    datasets: Mapping[str, np.ndarray | Rows],
+    needed: int,
+) -> None:
+    """Every rank writes its own rows; collective.
 
     After an error HDF5 may hang or crash in its next collective call, so the ranks agree before it, and leave
     the file open.  An error in closing may come to one rank alone: it is raised there, and ends all.
@@ -156,25 +167,31 @@ def _write_mpio(comm, path, temporary, attributes, datasets, needed):
     on_root(comm, lambda: _reserve(path, temporary, needed))
     file.attrs.update(attributes)
     targets = {name: _create(file, name, data) for name, data in datasets.items()}
-    _attempt(comm, path, lambda: [_put_rows(comm, targets[name], data) for name, data in datasets.items()])
+
+    def put_all() -> None:
+        for name, data in datasets.items():
+            _put_rows(comm, targets[name], data)
+
+    _attempt(comm, path, put_all)
     try:
         file.close()
     except FAILURE as error:
         raise _failed(path, error) from error
 
 
-def _open_mpio(comm, temporary):
+def _open_mpio(comm: Comm, temporary: Path) -> h5py.File:
     return h5py.File(temporary, "w", driver="mpio", comm=comm, userblock_size=SEAL_BYTES)
 
 
-def _reserve(path, temporary, needed):
+def _reserve(path: Path, temporary: Path, needed: int) -> None:
     try:
         files.reserve(temporary, needed)
     except OSError as error:
         raise _failed(path, error) from error
 
 
-def _put_rows(comm, dataset, data):
+def _put_rows(comm: Comm, dataset: h5py.Dataset, data: np.ndarray | Rows) -> None:
+    """This rank's rows of a dataset; what all ranks have whole is written by rank 0."""
     if isinstance(data, Rows):
         for start, stop in runs(data.index, shape_of(data), dtype_of(data)):
             first = data.index[start]
@@ -183,8 +200,8 @@ def _put_rows(comm, dataset, data):
         dataset[()] = data
 
 
-def _attempt(comm, path, function):
-    """The value of a function on every rank; an error on one of them is raised on all."""
+def _attempt(comm: Comm, path: Path, function: Callable[[], Any]) -> Any:
+    """The value of a function on every rank; an error on one of them is raised on all.  Collective."""
     value, failed = None, None
     try:
         value = function()
@@ -194,16 +211,22 @@ def _attempt(comm, path, function):
     return value
 
 
-def _failed(path, error):
+def _failed(path: Path, error: Exception) -> WriteFailed:
     return WriteFailed(f"{path}: cannot be written ({files.reason(error)})")
 
 
-def _write_gathered(comm, path, temporary, attributes, datasets):
-    """Rank 0 receives the rows of one rank after the other and writes them."""
+def _write_gathered(
+    comm: Comm,
+    path: Path,
+    temporary: Path,
+    attributes: Mapping[str, Any],
+    datasets: Mapping[str, np.ndarray | Rows],
+) -> None:
+    """Rank 0 receives the rows of one rank after the other and writes them; collective."""
     target = None
     if comm.rank == 0:
         target = _Target(temporary, userblock_size=SEAL_BYTES)
-        target.attempt(lambda: target.file.attrs.update(attributes))
+        target.attempt(partial(target.file.attrs.update, attributes))
     for name, data in datasets.items():
         if target:
             target.create(name, data)
@@ -218,17 +241,22 @@ def _write_gathered(comm, path, temporary, attributes, datasets):
 class _Target:
     """The file of one rank.  After an error of the disk it takes and drops what still comes."""
 
-    def __init__(self, temporary, **options):
+    dataset: h5py.Dataset
+
+    def __init__(self, temporary: Path, **options: Any):
         self._sink = files.Sink(temporary)
         self.file = h5py.File(self._sink, "w", **options)
 
-    def create(self, name, data):
+    def create(self, name: str, data: np.ndarray | Rows) -> None:
+        """Begin the next dataset."""
         self.dataset = self.attempt(lambda: _create(self.file, name, data))
 
-    def put(self, where, values):
+    def put(self, where: Any, values: np.ndarray) -> None:
+        """Write into the dataset that was begun."""
         self.attempt(lambda: self.dataset.__setitem__(where, values))
 
-    def attempt(self, function):
+    def attempt(self, function: Callable[[], Any]) -> Any:
+        """Call a function that writes, unless the disk has failed."""
         return function() if self._sink.error is None else None
 
     def close(self) -> OSError | None:
@@ -240,8 +268,8 @@ class _Target:
 # Checksums
 
 
-def _describe(comm, data):
-    """(shape, dtype, digests of all rows in order) of a dataset, collectively."""
+def _describe(comm: Comm, data: np.ndarray | Rows) -> tuple[tuple[int, ...], np.dtype, np.ndarray]:
+    """(shape, dtype, digests of all rows in order) of a dataset; collective."""
     if isinstance(data, Rows):
         return shape_of(data), dtype_of(data), merge_rows(comm, data.index, row_digests(data.values), data.n)
     return data.shape, data.dtype, row_digests(data)

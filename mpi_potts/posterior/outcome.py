@@ -80,8 +80,9 @@ def _particles(fit: Fit) -> Summary | None:
         return None
     if density is None:
         return summary.of_particles(*sample)
-    size = summary.distinct_ess(*sample)
-    return Summary(*density.moments(), *density.quantiles(np.array(INTERVAL)).tolist(), size, np.nan)
+    mean, sd = density.moments()
+    low, median, high = density.quantiles(np.array(INTERVAL)).tolist()
+    return Summary(mean, sd, low, median, high, summary.distinct_ess(*sample), np.nan)
 
 
 def _gathered(comm: Comm, chains: LabelChains) -> Draws:

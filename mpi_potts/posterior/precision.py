@@ -16,7 +16,7 @@ from .summary import Summary
 def diagnostics(draws: Draws) -> dict[str, np.ndarray]:
     """(R-hat, effective size) of beta; of hidden images also of S(z), and (k, 2) of every mean and sd."""
 
-    def both(values):
+    def both(values: np.ndarray) -> tuple[float, float]:
         return split_rhat(values), effective_size(values)
 
     found = {"beta": np.array(both(draws.beta))}

@@ -90,7 +90,7 @@ class Result:
         """The summary of the posterior to quote, as the file has it."""
         names = ("mean", "sd", "low", "median", "high", "ess")
         rhat = self.arrays["diagnostics/beta"][0] if "diagnostics/beta" in self.arrays else np.nan
-        return Summary(*(self.attributes[f"beta_{name}"] for name in names), float(rhat))
+        return Summary(**{name: self.attributes[f"beta_{name}"] for name in names}, rhat=float(rhat))
 
     @property
     def meaning(self) -> str:

@@ -7,19 +7,21 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ..binding.function import Binding
 from ..estimation.verdicts import FLAG_DISAGREE
 from ..image import maps
 from .fit import Report
-from .pictures import entropy, image, label_map, panels
+from .pictures import Panel, entropy, image, label_map, panels
 
 DPI = 200
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -73,6 +75,7 @@ def draw(report: Report) -> dict[str, Drawing]:
 
 
 def beta(report: Report) -> tuple[Figure, str] | None:
+    """The posterior of beta, with its interval and the phase transition."""
     found, arrays, known = report.result.attributes, report.result.arrays, ""
     figure, (axes,) = panels(height=3.2)
     span = _span(report)
@@ -106,13 +109,14 @@ def beta(report: Report) -> tuple[Figure, str] | None:
     )
 
 
-def _crit_words(report):
+def _crit_words(report: Report) -> str:
+    """Where the phase transition is, and how that is known, for a caption."""
     exact = report.lattice.dimensions == 2 and report.result.attributes["neighbourhood"] == "first"
     how = "log(1 + sqrt(k))" if exact else "estimated for this neighbourhood"
     return f"The phase transition is at beta_crit = {report.transition:.4f} ({how})."
 
 
-def _span(report) -> tuple[float, float]:
+def _span(report: Report) -> tuple[float, float]:
     """The betas to show: all draws, within a few standard deviations of the interval."""
     found = report.result.attributes
     names = [name for name in ("marginal/beta", "posterior/beta") if name in report.result.arrays]
@@ -124,7 +128,9 @@ def _span(report) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
-def _mark(axes, report, span, words=True, height=0.9):
+def _mark(
+    axes: Panel, report: Report, span: tuple[float, float], words: bool = True, height: float = 0.9
+) -> None:
     """The 95 % interval as a band; beta_crit as a line, or an arrow where it is outside."""
     found, where = report.result.attributes, report.transition
     label = (lambda text: text) if words else (lambda text: None)
@@ -149,7 +155,7 @@ def binding(report: Report) -> tuple[Figure, str] | None:
     table = report.binding
     if table is None:
         return None
-    low, high = _around(report)
+    low, high = _around(table, report.result.attributes)
     inside = (table.beta >= low) & (table.beta <= high)
     at, curve = table.beta[inside], np.linspace(low, high, 400)
     mean, sd = table.moments(curve)
@@ -194,9 +200,9 @@ def binding(report: Report) -> tuple[Figure, str] | None:
     )
 
 
-def _around(report) -> tuple[float, float]:
+def _around(binding: Binding, found: Mapping[str, Any]) -> tuple[float, float]:
     """An interval about the posterior's, wide enough for a dozen betas of the grid, inside the grid."""
-    grid, found = report.binding.beta, report.result.attributes
+    grid = binding.beta
     width = found["beta_high"] - found["beta_low"]
     low, high = found["beta_low"] - width, found["beta_high"] + width
     nearest = np.sort(np.abs(grid - found["beta_mean"]))[min(11, grid.size - 1)]
@@ -235,15 +241,16 @@ def noise(report: Report) -> tuple[Figure, str] | None:
     figure.legend(*top.get_legend_handles_labels(), loc="outside upper center", ncols=4 if k > 3 else 5)
     _noise_rows(below, mu, sigma, tones)
     below.set_xlim(span)
-    pixels = "The pixels and the" if report.image is not None else "The"
+    what = "The pixels and the" if report.image is not None else "The"
     return figure, (
-        f"{pixels} fitted mixture: every label's normal distribution, at the posterior means of mu and "
+        f"{what} fitted mixture: every label's normal distribution, at the posterior means of mu and "
         f"sigma, times its share. Below: mu with its 95 % interval (dot and thick bar) and mu plus and minus "
         f"sigma (thin)."
     )
 
 
-def _noise_rows(axes, mu, sigma, tones):
+def _noise_rows(axes: Panel, mu: np.ndarray, sigma: np.ndarray, tones: np.ndarray) -> None:
+    """mu with its 95 % interval and mu plus and minus sigma, a row for each label."""
     low, high = np.quantile(mu, (0.025, 0.975), axis=0)
     centre, width = mu.mean(axis=0), sigma.mean(axis=0)
     rows = np.arange(1, centre.size + 1)
@@ -258,6 +265,7 @@ def _noise_rows(axes, mu, sigma, tones):
 
 
 def iterations(report: Report) -> tuple[Figure, str] | None:
+    """S(z), the tolerance, the effective sample size and the acceptance over the iterations of the SMC."""
     arrays = report.result.arrays
     if "trace/iteration" not in arrays:
         return None

@@ -1,11 +1,14 @@
 """The page of a report: one HTML file with everything in it, readable at any width and in grey."""
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import escape
+from itertools import count
+from typing import Any
 
 import numpy as np
 
+from ..binding.function import Binding
 from ..estimation.verdicts import settled
 from ..posterior.cautions import COARSE, FEW_DRAWS, flags_near
 from .figures import Drawing
@@ -73,7 +76,8 @@ def document(title: str, body: str) -> str:
     )
 
 
-def _body(report, drawings, written) -> Iterator[str]:
+def _body(report: Report, drawings: Mapping[str, Drawing], written: list[str]) -> Iterator[str]:
+    """The parts of the page, from the answer down to the input."""
     found = report.result.attributes
     yield f"<h1>{escape(report.path.parent.resolve().name)}: {report.k} labels</h1>"
     yield (
@@ -92,7 +96,8 @@ def _body(report, drawings, written) -> Iterator[str]:
     yield from _input(report)
 
 
-def _in_words(report):
+def _in_words(report: Report) -> str:
+    """What was fitted and how, in a sentence."""
     found = report.result.attributes
     shape = " x ".join(map(str, found["shape"]))
     source = "" if report.image is None else f" from {report.image.source.name}"
@@ -106,7 +111,7 @@ def _in_words(report):
     return f"{pixels}{source}, {neighbourhood}, method {how}, seed {found['seed']}."
 
 
-def _verdict(report):
+def _verdict(report: Report) -> str:
     """The box at the top: converged, or what to be careful with."""
     warnings = report.result.attributes["warnings"].splitlines()
     notes = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
@@ -119,7 +124,8 @@ def _verdict(report):
     return f'<div class="box care"><strong>To be read with care:</strong><ul>{items}</ul>{notes}</div>'
 
 
-def _pictures(report, drawings, written):
+def _pictures(report: Report, drawings: Mapping[str, Drawing], written: list[str]) -> Iterator[str]:
+    """The image, its label map and its uncertainty, and the names of the maps beside the page."""
     if not {"image", "labels", "entropy"} & set(drawings):
         return
     yield "<h2>The image and its labels</h2>"
@@ -151,19 +157,20 @@ def figures_of(drawings: Mapping[str, Drawing], *names: str) -> str:
     return "".join(figures)
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable], numeric: Iterable[int] = ()) -> str:
+def table(head: Iterable[str], rows: Iterable[Iterable[Any]], numeric: Collection[int] = ()) -> str:
     """A table; the columns `numeric` are set to the right."""
 
-    def cells(tag, row):
-        marks = (' class="n"' if column in numeric else "" for column in range(len(row)))
+    def cells(tag: str, row: Iterable[Any]) -> str:
+        marks = (' class="n"' if column in numeric else "" for column in count())
         return "".join(f"<{tag}{mark}>{escape(str(cell))}</{tag}>" for mark, cell in zip(marks, row))
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    head = f"<thead><tr>{cells('th', head)}</tr></thead>"
-    return f'<div class="wide"><table>{head}<tbody>{body}</tbody></table></div>'
+    top = f"<thead><tr>{cells('th', head)}</tr></thead>"
+    return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
 
 
-def _noise(report, drawings):
+def _noise(report: Report, drawings: Mapping[str, Drawing]) -> Iterator[str]:
+    """The noise of every label, drawn and in numbers."""
     if "noise/mean" not in report.result.arrays:
         return
     yield "<h2>The noise of every label</h2>"
@@ -178,7 +185,7 @@ def _noise(report, drawings):
 def noise_rows(report: Report) -> Iterator[tuple[str, ...]]:
     """Share, mu and sigma with their standard deviations, and convergence, for each label."""
     arrays = report.result.arrays
-    for j, share in enumerate(report.shares):
+    for j, share in enumerate(() if report.shares is None else report.shares):
         mu, sigma = arrays["noise/mean"][:, j], arrays["noise/sd"][:, j]
         worst = max(arrays["diagnostics/mean"][j, 0], arrays["diagnostics/sd"][j, 0])
         numbers = f"{share:.3f}", with_error(mu.mean(), mu.std()), with_error(sigma.mean(), sigma.std())
@@ -186,7 +193,7 @@ def noise_rows(report: Report) -> Iterator[tuple[str, ...]]:
         yield (str(j + 1), *numbers, f"{worst:.3f}", words)
 
 
-def _twins(report, j):
+def _twins(report: Report, j: int) -> Iterator[str]:
     """Labels with nearly the same noise as label j: fewer labels would explain the image as well."""
     mu, sigma = report.result.arrays["noise/mean"].mean(axis=0), report.result.arrays["noise/sd"].mean(axis=0)
     near = (np.abs(mu - mu[j]) < ALIKE * sigma[j]) & (np.abs(np.log(sigma / sigma[j])) < ALIKE)
@@ -230,7 +237,7 @@ def numbers(report: Report) -> Iterator[tuple[str, str, str]]:
             f"{word}: {100 * part:.0f} % of the sd",
         )
     if report.binding is not None:
-        yield "betas of the binding function that are flagged", *_flagged(report)
+        yield "betas of the binding function that are flagged", *_flagged(report.binding, found)
     if "trace/iteration" in arrays:
         yield "iterations of the SMC", str(arrays["trace/iteration"].size), found["stopped_because"]
         yield "last tolerance", f"{arrays['trace/epsilon'][-1]:.4g}", "pairs of neighbours"
@@ -242,9 +249,8 @@ def numbers(report: Report) -> Iterator[tuple[str, str, str]]:
     yield "beta_crit", f"{report.transition:.5f}", "the phase transition of the prior"
 
 
-def _flagged(report):
+def _flagged(binding: Binding, found: Mapping[str, Any]) -> tuple[str, str]:
     """How many betas of the grid are flagged, and how many of those that the posterior depends on."""
-    binding, found = report.binding, report.result.attributes
     near = flags_near(binding, found["beta_low"], found["beta_high"], found["beta_sd"])
     flagged = f"{np.count_nonzero(binding.flag)} of {binding.beta.size}"
     if near.size == 0:
@@ -252,7 +258,8 @@ def _flagged(report):
     return flagged, f"{np.count_nonzero(near)} of the {near.size} near the posterior"
 
 
-def _side(report):
+def _side(report: Report) -> str:
+    """On which side of the phase transition the interval lies, in words."""
     found = report.result.attributes
     if found["beta_high"] < report.transition:
         return "below beta_crit: many small patches"
@@ -263,7 +270,8 @@ def _side(report):
     )
 
 
-def _smc(report, drawings):
+def _smc(report: Report, drawings: Mapping[str, Drawing]) -> Iterator[str]:
+    """The iterations of the SMC and where their time went."""
     if "iterations" not in drawings:
         return
     yield "<h2>The SMC</h2>"
@@ -281,7 +289,8 @@ def timings(report: Report) -> Iterator[tuple[str, str, str]]:
         yield text, f"{seconds:.3g}", f"{100.0 * seconds / total:.0f}" if total > 0 else ""
 
 
-def _input(report):
+def _input(report: Report) -> Iterator[str]:
+    """The input of the fit, and what made the result."""
     found = report.result.attributes
     yield "<h2>The input</h2>"
     if found["overrides"]:

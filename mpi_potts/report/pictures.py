@@ -1,5 +1,7 @@
 """Pictures of an image and of its maps, each with its scale and pixel numbers."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -8,10 +10,12 @@ from ..image import maps
 from .fit import Report
 
 WIDTH = 5.2  # inches: at the width of a telephone its letters are still read
+# Axes of matplotlib, whose own annotations refuse arrays that it takes.
+Panel = Any
 PIXELS = 1600  # of the longer side: more are not seen
 
 
-def panels(count: int = 1, height: float = 3.0, **settings) -> tuple[Figure, list]:
+def panels(count: int = 1, height: float = 3.0, **settings: Any) -> tuple[Figure, list[Panel]]:
     """A figure of `count` panels below each other; `height` of all, in inches."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.subplots(count, 1, squeeze=False, **settings)
@@ -28,7 +32,9 @@ def _shown(values: np.ndarray) -> tuple[np.ndarray, int, str]:
     return values[::step, ::step], step, words
 
 
-def _picture(report, values, settings, label):
+def _picture(
+    report: Report, values: np.ndarray, settings: dict[str, Any], label: str
+) -> tuple[Figure, Any, str]:
     """One map with its scale below; pixel numbers along the axes are those of the image's file."""
     shown, step, words = _shown(values)
     rows, columns = shown.shape
@@ -55,6 +61,7 @@ def _picture(report, values, settings, label):
 
 
 def image(report: Report) -> tuple[Figure, str] | None:
+    """The image as it was fitted, in grey."""
     if report.image is None or report.image.labels is not None:
         return None
     source = report.image
@@ -73,6 +80,7 @@ def image(report: Report) -> tuple[Figure, str] | None:
 
 
 def label_map(report: Report) -> tuple[Figure, str] | None:
+    """The most probable label of every pixel, or the observed one."""
     if report.maps is None:
         return None
     k, labels = report.k, report.maps.labels
@@ -86,6 +94,7 @@ def label_map(report: Report) -> tuple[Figure, str] | None:
 
 
 def entropy(report: Report) -> tuple[Figure, str] | None:
+    """How uncertain the label of every pixel is."""
     if report.maps is None or report.maps.entropy is None:
         return None
     largest = float(np.log2(report.k))

@@ -19,7 +19,7 @@ from ..study import scores as study
 from ..study.scores import Fits
 from . import page
 from .figures import DARK, LIGHT, MIDDLE, Drawing, render
-from .pictures import panels
+from .pictures import Panel, panels
 
 # The method that others are held against: without a tolerance, and exact up to the binding function.
 REFERENCE = "path"
@@ -92,12 +92,12 @@ def errors(fits: list[Fits]) -> tuple[Figure, str]:
     """The error of all draws; and of the means, as their distance from path sampling where there is one."""
     exact = next((each for each in fits if each.name == REFERENCE), None)
     others = [] if exact is None else [each for each in fits if (each.mean != exact.mean).any()]
-    both = len(others) > 0
+    both = exact is not None and len(others) > 0
     figure, axes = panels(1 + both, 1.0 + 0.32 * (len(fits) + both * len(others)) + 0.5 * both)
     _boxes(axes[0], fits, [posterior_error(each).ravel() for each in fits], DARK)
     axes[0].set_xlabel(r"$\beta$ drawn less true $\beta$")
     caption = "Error of beta in the draws of all images: range, middle half and median."
-    if both:
+    if exact is not None and both:
         _boxes(axes[1], others, [np.abs(each.mean - exact.mean) / exact.sd for each in others], MIDDLE)
         axes[1].set_xscale("log")
         axes[1].set_xlabel(f"distance of the mean from that of {REFERENCE}, in its sd")
@@ -110,6 +110,7 @@ def errors(fits: list[Fits]) -> tuple[Figure, str]:
 
 
 def ess(fits: list[Fits]) -> tuple[Figure, str]:
+    """Effective sample sizes of beta, a row for each method."""
     figure, (axes,) = panels(height=0.8 + 0.35 * len(fits))
     _boxes(axes, fits, [each.ess for each in fits], DARK)
     axes.set_xscale("log")
@@ -118,6 +119,7 @@ def ess(fits: list[Fits]) -> tuple[Figure, str]:
 
 
 def times(fits: list[Fits]) -> tuple[Figure, str]:
+    """CPU and elapsed times for one image, a panel each."""
     figure, axes = panels(2, 1.6 + 0.7 * len(fits), sharex=True)
     for panel, name, colour in zip(axes, ("cpu", "elapsed"), (DARK, MIDDLE)):
         _boxes(panel, fits, [getattr(each, name) for each in fits], colour)
@@ -143,7 +145,7 @@ def ranks(fits: list[Fits], most: int) -> tuple[Figure, str]:
     return figure, "Ranks of the true beta; grey: where 95 % of the bins of a right posterior lie."
 
 
-def _boxes(axes, fits, values, colour):
+def _boxes(axes: Panel, fits: list[Fits], values: list[np.ndarray], colour: str) -> None:
     """For each method, the first at the top: range, middle half and median."""
     places = np.arange(len(fits))[::-1]
     low, lower, median, upper, high = np.array(
@@ -155,7 +157,7 @@ def _boxes(axes, fits, values, colour):
     _rows(axes, fits)
 
 
-def _rows(axes, fits):
+def _rows(axes: Panel, fits: list[Fits]) -> None:
     """The names of the methods, the first at the top."""
     axes.set_yticks(np.arange(len(fits))[::-1], [each.name for each in fits])
     axes.set_ylim(-0.6, len(fits) - 0.4)
