@@ -9,6 +9,7 @@ costs nothing and starts no MPI.
 """
 
 import importlib
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -26,11 +27,11 @@ _HOMES = {
 __all__ = [*_HOMES]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return [*globals(), *_HOMES]

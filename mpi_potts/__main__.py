@@ -63,8 +63,9 @@ def _parse(comm, argv):
         return parser.parse(argv)
 
 
-def _say(text):
-    print(f"mpi-potts: {' '.join(str(text).split())}", file=sys.stderr, flush=True)
+def _say_why(reason: BaseException) -> None:
+    """Why the program ends, in one line."""
+    print(f"mpi-potts: {' '.join(str(reason).split())}", file=sys.stderr, flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -76,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
             return _carry_out(comm, options)
     except (InputError, Interrupted) as reason:  # the same on all ranks
         if comm.rank == 0:
-            _say(reason)
+            _say_why(reason)
         # A launcher may kill the others as soon as one rank ends with an error: not before rank 0 has spoken.
         comm.Barrier()
         if isinstance(reason, WriteFailed):  # the ordinary way out is closed

@@ -30,11 +30,12 @@ from .cli import simulate as simulate_command
 from .config import inputs, keywords
 from .config.inputs import Config
 from .errors import InputError
-from .io import files
+from .io import files, formats, reading
 from .io.fit_file import Paths
 from .kernels import compiling
+from .lattice import Lattice
 from .methods.base import Problem, needs_binding
-from .posterior.result import Result, Simulated, read_image, read_result
+from .posterior.result import Result, Simulated, simulated_of
 from .runtime import parallel
 from .runtime.control import Control
 from .runtime.parallel import Comm, on_root
@@ -83,14 +84,13 @@ def fit(
         comm = session.comm
         settings = session.configure(keys, image, binding)
         settings, pixels, lattice = on_root(comm, fit_command.load, settings)
-        if needs_binding(settings):
-            binding = session.binding(settings, lattice, binding)
+        used = session.binding(settings, lattice, binding) if needs_binding(settings) else None
         # Where the input lies is where its image will: a report finds it there.
         settings = replace(settings, path=session.directory / "input.toml")
-        problem = Problem(settings, pixels, lattice, binding if needs_binding(settings) else None)
+        problem = Problem(settings, pixels, lattice, used)
         fit_command.fit_image(comm, problem, session.control, session.options)
         on_root(comm, session.keep_arrays)
-        result = read_result(comm, Paths(settings.output).result)
+        result = _read_result(comm, Paths(settings.output).result)
         if comm.rank == 0 and not quiet:
             print(result, flush=True)
         return result
@@ -115,7 +115,21 @@ def simulate(
         simulate_command.execute(session.comm, settings, session.options)
         lattice = on_root(session.comm, simulate_command.lattice_to_simulate, settings)
         paths = [simulate_command.plan(settings, lattice, n).path for n in range(settings.simulate.images)]
-        return tuple(on_root(session.comm, read_image, path) for path in paths)
+        return tuple(on_root(session.comm, _read_image, path) for path in paths)
+
+
+def _read_result(comm: Comm, path: Path) -> Result:
+    """A result on every rank; collective."""
+    content = on_root(comm, reading.contents, path)
+    content.require(formats.RESULT)
+    # One by one, because an array goes to the other ranks as it is, whatever its size.
+    arrays = {name: on_root(comm, lambda name=name: content.arrays([name])[name]) for name in content.shapes}
+    return Result(content.attributes, arrays)
+
+
+def _read_image(path: Path) -> Simulated:
+    """A synthetic image that was just written; on one rank."""
+    return simulated_of(reading.contents(path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +145,20 @@ class _Session:
 
     @property
     def call(self) -> str:
+        """The name of the call, as messages have it."""
         return f"mpi_potts.{self.name}"
 
     @property
     def directory(self) -> Path:
+        """Where the results are written, for good or for a while."""
         return self.room / "output" if self.output is None else self.output
 
     def configure(self, keys: dict[str, Any], image: Any = None, binding: Any = None) -> Config:
         """The input that the keywords say; on every rank that of rank 0."""
         return on_root(self.comm, self._configure, keys, image, binding)
 
-    def _configure(self, keys, image, binding):
+    def _configure(self, keys: dict[str, Any], image: Any, binding: Any) -> Config:
+        """The input that the keywords say, with arrays saved as files; on one rank."""
         tables = keywords.to_tables(self.name, keys)
         place = tables.setdefault("image", {})
         for name, key, given in (("image", "path", image), ("mask", "mask", place.pop("mask", None))):
@@ -157,7 +174,7 @@ class _Session:
         # Nobody will go on from these files.
         return replace(found, precompute=replace(found.precompute, keep_states=False))
 
-    def _file(self, name, given) -> str:
+    def _file(self, name: str, given: Any) -> str:
         """The name of an image file as the input has it: an array is saved first."""
         if isinstance(given, str | os.PathLike):
             return os.path.abspath(given)
@@ -167,7 +184,8 @@ class _Session:
         np.save(self.room / f"{name}.npy", array, allow_pickle=False)
         return f"{name}.npy"
 
-    def _place_binding(self, tables, binding):
+    def _place_binding(self, tables: dict[str, Any], binding: Any) -> None:
+        """Put the name of a file that has the binding function into the input; refuse what contradicts it."""
         asked, named = set(tables.get("precompute", ())), isinstance(binding, str | os.PathLike)
         if "file" in asked:
             raise InputError(f"{self.call}: precompute.file: output is accepted to write, binding to read")
@@ -177,7 +195,7 @@ class _Session:
         if named:
             tables.setdefault("precompute", {})["file"] = os.path.abspath(binding)
 
-    def binding(self, settings: Config, lattice, given) -> Binding:
+    def binding(self, settings: Config, lattice: Lattice, given: Any) -> Binding:
         """The binding function to use; collective."""
         if given is None:
             return precompute_command.obtain(self.comm, settings, lattice, self.control, self.options.quiet)
@@ -188,7 +206,9 @@ class _Session:
 
     def keep_arrays(self) -> None:
         """Put the arrays that were given beside the result that was made from them; on one rank."""
-        for name in ARRAYS if self.output is not None else ():
+        if self.output is None:
+            return
+        for name in ARRAYS:
             saved = self.room / f"{name}.npy"
             if saved.exists():
                 files.write_bytes(self.output / saved.name, saved.read_bytes())
@@ -204,31 +224,45 @@ class _Session:
 
 
 @contextlib.contextmanager
-def _session(name, comm, output, quiet, fresh, max_hours) -> Iterator[_Session]:
+def _session(
+    name: str,
+    comm: Comm | None,
+    output: str | os.PathLike | None,
+    quiet: bool,
+    fresh: bool,
+    max_hours: float | None,
+) -> Iterator[_Session]:
+    """The context of one call: its own communicator, its temporary directory, and errors in one line.
+
+    Collective.
+    """
     if comm is None:
         parallel.check_launcher(parallel.WORLD)
         comm = parallel.WORLD
     options = SimpleNamespace(quiet=quiet, fresh=fresh, max_hours=max_hours)
     with parallel.abort_on_error(comm, passing=(BaseException,)), contextlib.ExitStack() as stack:
         comm = stack.enter_context(parallel.private(comm))
-        output = on_root(comm, _checked, name, comm.size, output, max_hours, parallel.one_node(comm))
+        place = on_root(comm, _checked, name, comm.size, output, max_hours, parallel.one_node(comm))
         temporary = tempfile.TemporaryDirectory
         room = on_root(comm, lambda: Path(stack.enter_context(temporary(prefix="mpi_potts-"))))
         control = Control(max_hours)
         if comm.rank == 0 and not quiet:
             tell = partial(print, compiling.SAYING, file=sys.stderr, flush=True)
             stack.enter_context(compiling.announced(tell))
-        if output is not None:
+        if place is not None:
             # Signals are heard only where there is a checkpoint to write.
             stack.enter_context(control)
-        session = _Session(name, comm, room, output, control, options)
+        session = _Session(name, comm, room, place, control, options)
         try:
             yield session
         except InputError as error:
             raise type(error)(session.in_words(error)) from None
 
 
-def _checked(name, size, output, max_hours, one_node):
+def _checked(
+    name: str, size: int, output: str | os.PathLike | None, max_hours: Any, one_node: bool
+) -> Path | None:
+    """The directory of the results, or None; what cannot work is refused by its name.  On one rank."""
     call = f"mpi_potts.{name}"
     if max_hours is not None and not (isinstance(max_hours, int | float) and 0 < max_hours < math.inf):
         raise InputError(f"{call}: max_hours = {max_hours!r}: a positive number is accepted")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from mpi_potts.io import reading
 from mpi_potts.report import figures
 from mpi_potts.report import fit as fit_report
 
@@ -18,7 +19,7 @@ NAMES = ("image", "labels", "entropy")
 
 
 def main(result: str, picture: str) -> None:
-    drawn = figures.draw(fit_report.load(Path(result)))
+    drawn = figures.draw(fit_report.load(reading.contents(Path(result))))
     parts = [Image.open(io.BytesIO(drawn[name].png)).convert("RGB") for name in NAMES]
     parts = [part.resize((WIDTH, round(part.height * WIDTH / part.width)), Image.LANCZOS) for part in parts]
     whole = Image.new("RGB", (WIDTH * len(parts), max(part.height for part in parts)), "white")

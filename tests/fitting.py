@@ -6,7 +6,7 @@ import numpy as np
 
 from mpi_potts.cli import fit, precompute
 from mpi_potts.config import inputs
-from mpi_potts.io import store
+from mpi_potts.io import reading
 from mpi_potts.lattice import Lattice
 from mpi_potts.methods.base import Problem, needs_binding
 from mpi_potts.model.simulate import simulate_image
@@ -78,7 +78,7 @@ def run_fit(comm, path, output, overrides=(), control=None, **changes):
     problem = problem_of(comm, path, output, overrides)
     with control or Control() as control:
         fit.say(comm, fit.fit_image(comm, problem, control, options(**changes)))
-    return parallel.on_root(comm, store.read, output / "result.h5", "mpi_potts result", 1)
+    return parallel.on_root(comm, reading.read, output / "result.h5", "mpi_potts result", 1)
 
 
 def same_bits(one, other):

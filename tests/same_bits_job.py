@@ -13,13 +13,13 @@ import numpy as np
 from mpi4py import MPI
 
 from mpi_potts import __main__ as program
-from mpi_potts.io import store
+from mpi_potts.io import reading
 
 JOBS = ("smc", "path", "exchange", "masked", "gibbs")
 
 
 def digests(path):
-    attributes, arrays = store.read(path, None, None)
+    attributes, arrays = reading.read(path, None, None)
     found = {
         name: hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
         for name, values in arrays.items()

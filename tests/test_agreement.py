@@ -12,7 +12,7 @@ from fitting import options
 
 from mpi_potts.cli import study as command
 from mpi_potts.config import inputs
-from mpi_potts.io import store
+from mpi_potts.io import formats, reading
 from mpi_potts.runtime import parallel
 from mpi_potts.study import scores as study
 
@@ -66,7 +66,7 @@ def found(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command.report, "drawable", lambda: False)
         command.execute(parallel.ALONE, inputs.load(path, (), directory), options())
-    attributes, arrays = store.read(directory / "study.h5", study.FORMAT, study.VERSION)
+    attributes, arrays = reading.read(directory / "study.h5", *formats.STUDY)
     return {fits.name: fits for fits in study.from_arrays(arrays, attributes["rows"])}
 
 

@@ -13,7 +13,7 @@ from launch import ROOT, environment
 import mpi_potts as mp
 from mpi_potts import __main__ as program
 from mpi_potts.config import keywords
-from mpi_potts.io import store
+from mpi_potts.io import reading
 from mpi_potts.report import fit as fit_report
 
 # One small fit, as keywords and as an input file.
@@ -77,7 +77,7 @@ def image():
 
 
 def arrays_of(path):
-    return store.read(path, "mpi_potts result", 1)
+    return reading.read(path, "mpi_potts result", 1)
 
 
 def test_importing_starts_nothing():
@@ -87,6 +87,46 @@ def test_importing_starts_nothing():
     assert set(mp.__all__) <= set(dir(mp))
     with pytest.raises(AttributeError, match="nothing"):
         mp.nothing  # noqa: B018
+
+
+def libraries_after(code, *arguments):
+    """Those of our libraries that are loaded after a piece of Python; this very process has them all."""
+    code += "\nimport sys; print(sorted({'mpi4py', 'numba', 'llvmlite', 'matplotlib'} & set(sys.modules)))"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def output(image, tmp_path_factory):
+    """The directory of a small fit."""
+    directory = tmp_path_factory.mktemp("result") / "out"
+    mp.fit(image, output=directory, **KEYS)
+    return directory
+
+
+def test_who_opens_a_result_needs_neither_mpi_nor_a_compiler(output):
+    code = """
+import sys, mpi_potts as mp
+result = mp.load(sys.argv[1])
+assert result.mean and result.interval and result.particles and result.diagnostics and result.trace
+assert str(result) and repr(result) and result.weight.size == result.beta.size
+assert result.labels.shape == result.probability.shape[:2] and result.mu.shape == result.sigma.shape
+"""
+    assert libraries_after(code, output) == "[]"
+
+
+def test_who_opens_a_simulated_image_needs_neither_mpi_nor_a_compiler(tmp_path):
+    mp.simulate((6, 7), sweeps=5, output=tmp_path)
+    code = "import sys, mpi_potts as mp; assert mp.load(sys.argv[1]).values.shape == (6, 7)"
+    assert libraries_after(code, tmp_path / "image_000.h5") == "[]"
+
+
+def test_who_inspects_a_file_needs_no_compiler(output):
+    code = "import sys; from mpi_potts import __main__ as program; assert program.main(sys.argv[1:]) == 0"
+    for name in ("result.h5", "binding.h5"):
+        assert libraries_after(code, "inspect", output / name) == "['mpi4py']"
 
 
 def test_the_bits_are_those_of_the_command_line(here, image):
@@ -133,7 +173,7 @@ def test_an_output_holds_what_the_command_writes_and_the_image(here, image):
     }
     assert same_bits(result.arrays, mp.load("out").arrays) == []
     # The report finds the image and the binding function.
-    assert fit_report.load(here / "out" / "result.h5").notes == ()
+    assert fit_report.load(reading.contents(here / "out" / "result.h5")).notes == ()
     written = (here / "out" / "result.h5").stat().st_mtime_ns
     assert same_bits(result.arrays, mp.fit(image, output="out", **KEYS).arrays) == []
     assert (here / "out" / "result.h5").stat().st_mtime_ns == written

@@ -9,8 +9,10 @@ from mpi_potts.binding import file as binding_file
 from mpi_potts.cli import precompute, simulate
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
+from mpi_potts.io import reading
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
+from mpi_potts.posterior.result import Result
 from mpi_potts.report import fit as fit_report
 from mpi_potts.runtime import parallel
 
@@ -115,7 +117,7 @@ def test_a_line_that_is_shorter_than_the_grid_is_not_extended(grids):
 
 
 def test_the_page_of_a_binding_function(small, grids, tmp_path):
-    said = binding_report.write(small, tmp_path)
+    said = binding_report.write(reading.contents(small), tmp_path)
     assert "the line is exact" in said
     text = (tmp_path / "binding.html").read_text()
     assert text.count("data:image/png;base64,") == 1
@@ -134,7 +136,7 @@ def test_the_command_compares_and_refuses_other_lattices_and_files(small, grids,
     assert done.code == 0, done.stderr
     assert "linear between 9 betas" in done.stdout
     with pytest.raises(InputError, match=r"--compare .*is for lattice"):
-        binding_report.write(grids[0], tmp_path, small)
+        binding_report.write(reading.contents(grids[0]), tmp_path, small)
     refused = launch(["report", grids[0], "--compare", tmp_path / "none.h5"])
     assert refused.code == 2
     assert "none.h5: no such file" in refused.said[0]
@@ -157,13 +159,13 @@ def simulated(tmp_path_factory):
 def test_the_true_statistic_of_a_simulated_image_is_drawn_over_the_smc(simulated):
     """Figure 3 of the paper."""
     path, source = simulated
-    found = fit_report.load(path)
-    labels = fit_report.store.read_array(source, "labels")
-    assert found.truth == fit_report.Truth(0.7, Lattice((16, 16)).statistic(labels))
+    found = fit_report.load(reading.contents(path))
+    labels = reading.read_array(source, "labels")
+    assert found.truth == fit_report.KnownTruth(0.7, Lattice((16, 16)).statistic(labels))
     figure, caption = figures.iterations(found)
     trace, _, true = figure.axes[0].get_lines()
-    np.testing.assert_array_equal(trace.get_ydata(), found.arrays["trace/statistic"])
-    np.testing.assert_array_equal(trace.get_xdata(), found.arrays["trace/iteration"])
+    np.testing.assert_array_equal(trace.get_ydata(), found.result.arrays["trace/statistic"])
+    np.testing.assert_array_equal(trace.get_xdata(), found.result.arrays["trace/iteration"])
     assert set(true.get_ydata()) == {found.truth.statistic}
     assert figure.axes[0].get_legend().get_texts()[0].get_text() == "true S(z)"
     assert f"S(z) = {found.truth.statistic}" in caption
@@ -177,8 +179,8 @@ def test_images_of_unknown_truth_and_parts_of_simulated_ones_have_no_line(simula
     quick = ["precompute.points=10", "precompute.iterations=60", "precompute.burn_in=20"]
     path = write_input(tmp_path, values, labels=2, final_sweeps=100, max_iterations=3)
     run_fit(parallel.ALONE, path, tmp_path / "out", quick)
-    found = fit_report.load(tmp_path / "out" / "result.h5")
+    found = fit_report.load(reading.contents(tmp_path / "out" / "result.h5"))
     assert found.truth is None
     assert figures.iterations(found)[0].axes[0].get_legend() is None
     attributes = {"settings": '{"lattice": "of a part"}'}
-    assert fit_report._truth(simulated[1], attributes) is None
+    assert fit_report._truth(simulated[1], Result(attributes, {})) is None

@@ -15,7 +15,7 @@ from mpi_potts import __main__ as program
 from mpi_potts import __version__
 from mpi_potts.cli import parser, simulate
 from mpi_potts.config import inputs
-from mpi_potts.io import store
+from mpi_potts.io import formats, reading, store
 from mpi_potts.kernels import compiling
 from mpi_potts.posterior import summary
 
@@ -248,7 +248,7 @@ def test_the_inputs_that_come_with_the_program_are_right(capfd):
 def test_the_image_of_the_demonstration_is_what_its_input_says():
     settings = inputs.load(INPUTS / "demo.toml")
     expected = simulate.plan(settings, simulate.lattice_to_simulate(settings), 0).attributes
-    found, data = store.read(settings.image.path, simulate.FORMAT, simulate.VERSION)
+    found, data = reading.read(settings.image.path, *formats.IMAGE)
     assert {name: found[name] for name in expected} == expected
     assert found["statistic"] == simulate.lattice_to_simulate(settings).statistic(data["labels"])
 
@@ -410,7 +410,7 @@ def test_run_fresh_starts_over_with_what_is_its_own_and_keeps_what_is_shared(tmp
     assert program.main(other) == 2
     assert "computed for seed = 5" in capfd.readouterr().err
     assert program.main([*other, "--fresh"]) == 0
-    assert store.read(tmp_path / "out" / "binding.h5", "mpi_potts binding", 1)[0]["seed"] == 6
+    assert reading.read(tmp_path / "out" / "binding.h5", "mpi_potts binding", 1)[0]["seed"] == 6
     shared = tmp_path / "out" / "binding.h5"
     before = shared.read_bytes()
     elsewhere = ["--fresh", "--set", f"precompute.file='{shared}'", "--set", "seed=7"]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mpi_potts.estimation.diagnostics import LARGEST_RHAT, effective_size, split_rhat
+from mpi_potts.estimation.diagnostics import effective_size, split_rhat
+from mpi_potts.estimation.verdicts import LARGEST_RHAT
 
 
 def test_independent_chains_agree():

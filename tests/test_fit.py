@@ -12,7 +12,8 @@ from fitting import image_of, problem_of, run_fit, same_bits, write_input
 
 from mpi_potts.binding.function import Binding
 from mpi_potts.errors import InputError
-from mpi_potts.io import fit_file, store
+from mpi_potts.io import fit_file, reading
+from mpi_potts.io.formats import CHECKPOINT
 from mpi_potts.methods.driver import Problem
 from mpi_potts.runtime.parallel import ALONE
 from mpi_potts.smc.sampler import Stop
@@ -189,7 +190,7 @@ def test_interrupted_and_continued_on_other_ranks_gives_the_same_bits(hidden):
         assert code == 75, said
     finished = launch.finish(launch.start(["run", path, "--output", output, "--quiet"], 2), 120)
     assert finished.code == 0, finished.stderr
-    _, continued = store.read(output / "result.h5", "mpi_potts result", 1)
+    _, continued = reading.read(output / "result.h5", "mpi_potts result", 1)
     assert same_bits(arrays, continued) == []
     assert not list(output.glob("checkpoint*"))
 
@@ -197,7 +198,7 @@ def test_interrupted_and_continued_on_other_ranks_gives_the_same_bits(hidden):
 def test_a_checkpoint_of_an_older_program_is_refused_by_name(tmp_path, monkeypatch):
     paths, settings = fit_file.Paths(tmp_path), {"seed": 1}
     with monkeypatch.context() as older:
-        older.setattr(fit_file, "CHECKPOINT_VERSION", 1)
+        older.setattr(fit_file, "CHECKPOINT", CHECKPOINT._replace(version=1))
         fit_file.write_checkpoint(ALONE, paths, settings, {"final": np.zeros(2)}, "gather")
     with pytest.raises(InputError, match=r"checkpoint\.h5: version 1 of an older mpi_potts.*--fresh"):
         fit_file.find_checkpoint(paths, settings)
@@ -222,7 +223,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_it(hidden):
     assert finished.code == 0, finished.stderr
     assert "checkpoint.previous.h5, the one before it, is used" in finished.stderr
     assert "checkpoint.previous.h5: continued" in finished.stderr
-    _, continued = store.read(output / "result.h5", "mpi_potts result", 1)
+    _, continued = reading.read(output / "result.h5", "mpi_potts result", 1)
     assert same_bits(arrays, continued) == []
 
 

@@ -28,7 +28,7 @@ from mpi_potts.config.inputs import Config
 from mpi_potts.errors import InputError
 from mpi_potts.image import pixels as image
 from mpi_potts.image import readers
-from mpi_potts.io import fit_file, store
+from mpi_potts.io import fit_file, formats, reading, store
 from mpi_potts.methods import needs
 from mpi_potts.runtime import memory
 from mpi_potts.runtime.parallel import ALONE
@@ -461,16 +461,14 @@ def _files(directory) -> dict[str, Path]:
     fit_file.write_checkpoint(ALONE, fitted, {"seed": 1}, {"x": NUMBERS}, "gather")
     paths["checkpoint"] = fitted.checkpoint
     paths["result"] = fitted.result
-    store.write(
-        ALONE, fitted.result, fit_file.RESULT, 1, {"settings": '{"seed": 1}'}, {"x": NUMBERS}, "gather"
-    )
+    store.write(ALONE, fitted.result, *formats.RESULT, {"settings": '{"seed": 1}'}, {"x": NUMBERS}, "gather")
     return paths
 
 
 READ = {
     "binding": binding_file.read_settings,
     "chains": chains.open_chains,
-    "checkpoint": lambda path: store.read(path, fit_file.CHECKPOINT, fit_file.CHECKPOINT_VERSION),
+    "checkpoint": lambda path: reading.read(path, *formats.CHECKPOINT),
     "result": lambda path: fit_file.finished(fit_file.Paths(path.parent), {"seed": 1}),
 }
 
@@ -509,23 +507,22 @@ def search_files(path, read, how):
 @pytest.mark.parametrize("kind", READ)
 def test_a_newer_format_is_refused(tmp_path, kind):
     path = _files(tmp_path)[kind]
-    attributes, _ = store.contents(path)
-    _, arrays = store.read(path, attributes["format"], attributes["version"])
+    attributes = reading.contents(path).attributes
+    _, arrays = reading.read(path, attributes["format"], attributes["version"])
     kept = {
         n: v for n, v in attributes.items() if n not in ("format", "version", "checksum", "writer", "created")
     }
     store.write(ALONE, path, attributes["format"], attributes["version"] + 1, kept, arrays, "gather")
-    newest = attributes["version"]
-    with pytest.raises(InputError, match=f"of a newer mpi_potts; up to {newest} is accepted"):
+    with pytest.raises(InputError, match=f"of a newer mpi_potts; up to {attributes['version']} is accepted"):
         READ[kind](path)
 
 
 def test_a_newer_checkpoint_is_not_passed_over(tmp_path):
     """As a damaged one would be: the work in it is not lost."""
     paths = fit_file.Paths(tmp_path)
-    newer = fit_file.CHECKPOINT_VERSION + 1
-    for version in (newer - 1, newer):
-        store.write(ALONE, paths.checkpoint, fit_file.CHECKPOINT, version, {}, {}, "gather", paths.previous)
-    with pytest.raises(InputError, match=rf"checkpoint\.h5: version {newer} of a newer mpi_potts"):
+    name, newest = formats.CHECKPOINT
+    for version in (newest, newest + 1):
+        store.write(ALONE, paths.checkpoint, name, version, {}, {}, "gather", paths.previous)
+    with pytest.raises(InputError, match=rf"checkpoint\.h5: version {newest + 1} of a newer mpi_potts"):
         fit_file.find_checkpoint(paths, {})
     assert paths.checkpoint.exists() and paths.previous.exists()

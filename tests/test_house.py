@@ -21,7 +21,7 @@ ARCHITECTURE = Path(__file__).resolve().parent.parent / "docs" / "architecture.m
 # A library, and the files or folders that alone may import it.
 ROOMS = {
     "mpi4py": ("runtime/parallel.py", "__main__.py"),
-    "h5py": ("io/store.py",),
+    "h5py": ("io/reading.py", "io/store.py"),
     "numba": ("kernels/",),
     "llvmlite": ("kernels/",),
     # Randomness is addressed (rng.py), never carried by a generator; what is stored can be read by anyone.

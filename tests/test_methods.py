@@ -11,7 +11,7 @@ from mpi_potts.cli.inspect import describe
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
 from mpi_potts.estimation import quadrature, regression
-from mpi_potts.io import fit_file, store
+from mpi_potts.io import formats, reading
 from mpi_potts.labels import ensemble
 from mpi_potts.labels.observed import ObservedLabels
 from mpi_potts.lattice import Lattice
@@ -20,7 +20,7 @@ from mpi_potts.methods.base import Problem, needs_binding
 from mpi_potts.methods.joint_chains import PseudolikelihoodPhase
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
-from mpi_potts.posterior.result import result_of
+from mpi_potts.posterior.result import Result
 from mpi_potts.runtime.control import Control
 from mpi_potts.runtime.parallel import ALONE
 
@@ -57,7 +57,7 @@ def observed(request, tmp_path_factory):
         problem = Problem(settings, image, lattice, given)
         with Control() as control:
             fit.fit_image(ALONE, problem, control, options())
-        return store.read(output / "result.h5", fit_file.RESULT, fit_file.RESULT_VERSION)
+        return reading.read(output / "result.h5", *formats.RESULT)
 
     return truth, fitted, statistic, exact, labels
 
@@ -254,7 +254,7 @@ def test_smc_with_pseudo_data_fits_a_hidden_image_without_a_binding_function(tmp
     assert not (tmp_path / "out" / "binding.h5").exists()
     assert "marginal/beta" not in arrays and attributes["binding"] == ""
     assert abs(arrays["posterior/weight"].sum() - 1.0) < 1e-12
-    assert "beta, particles for the last S  " in str(result_of(attributes, arrays))
+    assert "beta, particles for the last S  " in str(Result(attributes, arrays))
     assert "beta, particles for the last S  " in describe(tmp_path / "out" / "result.h5")
 
 

@@ -1,15 +1,16 @@
 """The numbers of an outcome that are formulas: how far an error of the binding function moves beta."""
 
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from bindings import binding_of
 
+from mpi_potts.labels.chain import grain_of
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
-from mpi_potts.posterior.outcome import _binding_error, _coarse_grain
+from mpi_potts.posterior.cautions import coarse_grain
+from mpi_potts.posterior.precision import binding_error
 from mpi_potts.posterior.summary import Summary
 
 LATTICE, K = Lattice((3, 4)), 2
@@ -39,11 +40,11 @@ def test_an_error_of_the_mean_moves_the_beta_of_a_hidden_image_as_far_as_is_said
     error = table.standard_errors(mean)[0]
     moved = mean - posterior(exact + error * GRID)[0]
     summary = Summary(mean, sd, mean, mean, mean, 1.0, 1.0)
-    assert _binding_error(table, summary, hidden=True) == pytest.approx(moved, rel=0.02)
+    assert binding_error(table, summary, hidden=True) == pytest.approx(moved, rel=0.02)
 
 
 def test_without_a_binding_function_there_is_no_such_error():
-    assert _binding_error(None, Summary(0.5, 0.1, 0.3, 0.5, 0.7, 1.0, 1.0), hidden=True) == 0.0
+    assert binding_error(None, Summary(0.5, 0.1, 0.3, 0.5, 0.7, 1.0, 1.0), hidden=True) == 0.0
 
 
 def test_pixels_far_from_all_others_are_named_where_rounding_would_show():
@@ -51,6 +52,5 @@ def test_pixels_far_from_all_others_are_named_where_rounding_would_show():
     values = np.random.default_rng(0).normal(size=lattice.shape)
     for far, names in ((10.0, False), (1e8, True)):
         values[0, 0] = far
-        problem = SimpleNamespace(image=SimpleNamespace(values=values), lattice=lattice)
-        said = list(_coarse_grain(problem, np.array([1.0, 0.7])))
+        said = list(coarse_grain(grain_of(values), np.array([1.0, 0.7])))
         assert [("label 2" in text, "image.nodata" in text) for text in said] == [(True, True)] * names

@@ -9,8 +9,7 @@ import launch
 import numpy as np
 import pytest
 
-from mpi_potts.binding import file as binding_file
-from mpi_potts.io import store
+from mpi_potts.io import formats, reading
 
 INPUT = """
 seed = 3
@@ -43,7 +42,7 @@ def reference(tmp_path_factory):
 
 
 def content(output):
-    attributes, arrays = store.read(output / "binding.h5", binding_file.FORMAT, binding_file.VERSION)
+    attributes, arrays = reading.read(output / "binding.h5", *formats.BINDING)
     return attributes["checksum"], {name: values.tobytes() for name, values in arrays.items()}
 
 
@@ -172,11 +171,11 @@ def test_a_truncated_binding_file_is_written_again_with_the_same_content(toml, t
     command = ["precompute", toml, "--output", tmp_path / "out", "--quiet", "--set", "precompute.points=3"]
     assert launch.launch(command, launcher=False).code == 0
     path = tmp_path / "out" / "binding.h5"
-    before = store.contents(path)[0]["checksum"]
+    before = reading.contents(path).attributes["checksum"]
     path.write_bytes(path.read_bytes()[:-100])
     done = launch.launch(command, launcher=False)
     assert done.code == 0 and "binding.h5: truncated" in done.stderr
-    assert store.contents(path)[0]["checksum"] == before
+    assert reading.contents(path).attributes["checksum"] == before
 
 
 def test_an_output_that_cannot_be_written_is_refused(toml, tmp_path):

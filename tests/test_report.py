@@ -10,7 +10,7 @@ from launch import launch
 
 from mpi_potts.cli import report as command
 from mpi_potts.errors import InputError
-from mpi_potts.io import store
+from mpi_potts.io import reading
 from mpi_potts.report import fit as fit_report
 from mpi_potts.runtime.parallel import ALONE
 
@@ -66,8 +66,12 @@ def copied(hidden, tmp_path):
     return tmp_path / "out" / "result.h5"
 
 
+def report_of(path, places=()):
+    return fit_report.load(reading.contents(path), places)
+
+
 def written(path):
-    said = fit_report.write(path)
+    said = fit_report.write(reading.contents(path))
     return said, Page((path.parent / "report.html").read_text())
 
 
@@ -93,7 +97,7 @@ def test_the_page_is_whole_and_needs_no_other_file(reported):
 
 
 def test_the_page_says_what_the_result_holds(reported):
-    attributes, _ = store.read(reported[0], "mpi_potts result", 1, ())
+    attributes, _ = reading.read(reported[0], "mpi_potts result", 1, ())
     text = reported[2].text
     for number in ("beta_mean", "beta_sd", "beta_low", "beta_high"):
         assert f"{attributes[number]:.5f}" in text
@@ -106,8 +110,8 @@ def test_the_page_says_what_the_result_holds(reported):
 
 
 def test_the_maps_are_those_of_the_result(copied):
-    _, arrays = store.read(copied, "mpi_potts result", 1)
-    found = fit_report.load(copied)
+    _, arrays = reading.read(copied, "mpi_potts result", 1)
+    found = report_of(copied)
     np.testing.assert_array_equal(found.maps.labels, arrays["labels/map"] + 1)
     np.testing.assert_array_equal(np.isnan(found.maps.entropy), arrays["labels/map"] < 0)
     exists = arrays["labels/map"] >= 0
@@ -120,9 +124,9 @@ def test_the_maps_are_those_of_the_result(copied):
 
 
 def test_small_slabs_give_the_same_maps(copied, monkeypatch):
-    whole = fit_report.load(copied).maps
+    whole = report_of(copied).maps
     monkeypatch.setattr(fit_report, "SLAB", 7 * 30 * 3)
-    parts = fit_report.load(copied).maps
+    parts = report_of(copied).maps
     for (_, one), (_, other) in zip(whole.items(), parts.items()):
         np.testing.assert_array_equal(one, other)
 
@@ -131,9 +135,9 @@ def test_labels_are_numbered_by_their_mean(tmp_path):
     """Priors that differ keep the labels as the user numbered them; the map orders them."""
     _, values = image_of(0.9, [-2.0, 0.0, 2.0], [0.3, 0.3, 0.3], (16, 16))
     priors = ("prior.mean.mean=[2.0, -2.0, 0.0]", "prior.mean.sd=0.1")
-    found = fit_report.load(fitted(tmp_path, values, priors))
+    found = report_of(fitted(tmp_path, values, priors))
     assert found.order.tolist() == [1, 2, 0]
-    assert (np.diff(found.arrays["noise/mean"].mean(axis=0)) > 1.0).all()
+    assert (np.diff(found.result.arrays["noise/mean"].mean(axis=0)) > 1.0).all()
     truth = np.digitize(values, [-1.0, 1.0]) + 1
     assert (found.maps.labels == truth).mean() > 0.97
     text = Page(page.html(found, {}, [])).text
@@ -141,9 +145,9 @@ def test_labels_are_numbered_by_their_mean(tmp_path):
 
 
 def test_input_is_escaped(copied):
-    found = fit_report.load(copied)
-    found.attributes["input"] = "# <script>alert('x')</script> & more\n"
-    found.attributes["warnings"] = "<b>care</b>"
+    found = report_of(copied)
+    found.result.attributes["input"] = "# <script>alert('x')</script> & more\n"
+    found.result.attributes["warnings"] = "<b>care</b>"
     made = Page(page.html(found, {}, []))
     assert {"script", "b"}.isdisjoint(tag for tag, _ in made.elements)
     assert "<script>alert('x')</script> & more" in made.text
@@ -151,8 +155,8 @@ def test_input_is_escaped(copied):
 
 
 def test_without_warnings_the_page_says_converged(copied):
-    found = fit_report.load(copied)
-    found.attributes["warnings"] = ""
+    found = report_of(copied)
+    found.result.attributes["warnings"] = ""
     assert "Converged" in Page(page.html(found, {}, [])).text
 
 
@@ -164,10 +168,10 @@ def test_rhat_in_words():
 
 
 def test_labels_with_the_same_noise_are_pointed_out(copied):
-    found = fit_report.load(copied)
+    found = report_of(copied)
     assert not any("nearly the same" in row[-1] for row in page.noise_rows(found))
     for name in ("noise/mean", "noise/sd"):
-        found.arrays[name][:, 1] = 1.01 * found.arrays[name][:, 0]
+        found.result.arrays[name][:, 1] = 1.01 * found.result.arrays[name][:, 0]
     words = [row[-1] for row in page.noise_rows(found)]
     assert "nearly the same as label 2" in words[0]
     assert "nearly the same as label 1" in words[1]
@@ -179,18 +183,18 @@ def test_an_image_that_was_changed_or_is_gone_is_left_out_and_said(hidden, copie
     pixels = np.load(source)
     np.save(tmp_path / "other.npy", pixels + 1e-9)
     for name, why in (("other.npy", "is not the image that was fitted"), ("gone.npy", "does not exist")):
-        found = fit_report.load(copied, [f"image.path={tmp_path / name}"])
+        found = report_of(copied, [f"image.path={tmp_path / name}"])
         assert found.image is None
         assert why in Page(page.html(found, {}, [])).text
     shutil.copy(source, tmp_path / "moved.npy")
-    assert fit_report.load(copied, [f"image.path={tmp_path / 'moved.npy'}"]).notes == ()
+    assert report_of(copied, [f"image.path={tmp_path / 'moved.npy'}"]).notes == ()
 
 
 def test_a_binding_function_of_another_fit_is_left_out_and_said(copied):
-    assert fit_report.load(copied).binding is not None
+    assert report_of(copied).binding is not None
     (copied.parent / "binding.h5").unlink()
-    problem_of(ALONE, fit_report.load(copied).image.source.parent / "input.toml", copied.parent, OTHER)
-    found = fit_report.load(copied)
+    problem_of(ALONE, report_of(copied).image.source.parent / "input.toml", copied.parent, OTHER)
+    found = report_of(copied)
     assert found.binding is None
     assert "binding.h5 is not the one that the fit used" in Page(page.html(found, {}, [])).text
 
@@ -205,7 +209,7 @@ def test_what_is_left_out_is_said_on_the_screen_too(copied):
 
 def test_only_places_of_files_can_be_set(copied):
     with pytest.raises(InputError, match=r"model.labels=4: .*image.path"):
-        fit_report.load(copied, ["model.labels=4"])
+        report_of(copied, ["model.labels=4"])
 
 
 def test_observed_labels_have_a_report_without_noise_and_uncertainty(tmp_path):
@@ -244,7 +248,7 @@ def test_a_volume_is_shown_by_a_plane_and_written_whole(tmp_path):
 
 def test_other_files_are_refused(copied):
     with pytest.raises(InputError, match="the result of a fit is accepted"):
-        fit_report.load(copied.parent / "binding.h5")
+        report_of(copied.parent / "binding.h5")
 
 
 def test_without_matplotlib_the_extra_is_named(copied, monkeypatch, capsys):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mpi_potts.estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT, integrated_time, moments
+from mpi_potts.estimation.autocorrelation import integrated_time, moments
+from mpi_potts.estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT
 
 MEAN, SD = 5000, 300
 

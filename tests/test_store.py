@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mpi_potts.errors import InputError
-from mpi_potts.io import checksum, files, fit_file, store
+from mpi_potts.io import checksum, files, fit_file, reading, store
 from mpi_potts.runtime.parallel import ALONE
 
 ARRAYS = {"beta": np.linspace(0, 1, 500), "statistic": np.arange(4000).reshape(500, 8)}
@@ -25,16 +25,16 @@ def path(tmp_path):
 
 
 def test_what_was_written_is_read(path):
-    attributes, arrays = store.read(path, "test", 2)
+    attributes, arrays = reading.read(path, "test", 2)
     assert attributes["labels"] == 3 and len(attributes["note"]) == 100_000
     assert all(np.array_equal(arrays[name], values) for name, values in ARRAYS.items())
-    assert list(store.read(path, "test", 2, ("beta",))[1]) == ["beta"]
+    assert list(reading.read(path, "test", 2, ("beta",))[1]) == ["beta"]
 
 
 def test_some_rows_can_be_read_alone(path):
     rows = np.array([0, 3, 4, 5, 499])
     assert np.array_equal(
-        store.read_rows(path, "test", 2, {"statistic": rows})["statistic"], ARRAYS["statistic"][rows]
+        reading.read_rows(path, "test", 2, {"statistic": rows})["statistic"], ARRAYS["statistic"][rows]
     )
 
 
@@ -43,7 +43,7 @@ def test_a_truncated_file_is_refused_by_name(path, part):
     data = path.read_bytes()
     path.write_bytes(data[: int(part * len(data))])
     with pytest.raises(InputError, match=r"a\.h5: ") as refused:
-        store.read(path, "test", 2)
+        reading.read(path, "test", 2)
     assert "\n" not in str(refused.value)
 
 
@@ -56,7 +56,7 @@ def test_no_changed_byte_of_the_data_goes_unnoticed(path):
         damaged[first + offset] ^= 4
         path.write_bytes(damaged)
         with pytest.raises(InputError, match=r"a\.h5: damaged"):
-            store.read(path, "test", 2)
+            reading.read(path, "test", 2)
 
 
 def test_damage_anywhere_is_refused_before_hdf5_sees_it(path):
@@ -69,24 +69,24 @@ def test_damage_anywhere_is_refused_before_hdf5_sees_it(path):
         if 200 < offset < checksum.SEAL_BYTES:
             continue  # blanks after the seal
         with pytest.raises(InputError, match=r"a\.h5: "):
-            store.read(path, "test", 2)
+            reading.read(path, "test", 2)
 
 
 def test_a_changed_attribute_is_noticed(path):
     with h5py.File(path, "r+") as file:
         file.attrs["labels"] = 4
     with pytest.raises(InputError, match=r"a\.h5: "):
-        store.read(path, "test", 2)
+        reading.read(path, "test", 2)
     # Even if the bytes are sealed again.
     checksum.seal(path)
     with pytest.raises(InputError, match="content does not match its checksum"):
-        store.read(path, "test", 2)
+        reading.read(path, "test", 2)
 
 
 @pytest.mark.parametrize("kind, version, words", [("other", 2, "format is 'test'"), ("test", 1, "newer")])
 def test_another_format_and_a_newer_version_are_refused(path, kind, version, words):
     with pytest.raises(InputError, match=words):
-        store.read(path, kind, version)
+        reading.read(path, kind, version)
 
 
 def test_foreign_files_are_refused(tmp_path):
@@ -99,7 +99,7 @@ def test_foreign_files_are_refused(tmp_path):
         ("none", "no such"),
     ):
         with pytest.raises(InputError, match=rf"{name}\.h5: {words}"):
-            store.read(tmp_path / f"{name}.h5", "test", 1)
+            reading.read(tmp_path / f"{name}.h5", "test", 1)
 
 
 def test_a_writer_that_is_not_there_is_refused(monkeypatch, path):
@@ -113,15 +113,15 @@ def test_a_writer_that_is_not_there_is_refused(monkeypatch, path):
 
 def test_what_a_kill_left_behind_does_not_matter(path):
     files.temporary_name(path).write_bytes(b"half a file")
-    assert np.array_equal(store.read(path, "test", 2)[1]["beta"], ARRAYS["beta"])
+    assert np.array_equal(reading.read(path, "test", 2)[1]["beta"], ARRAYS["beta"])
     store.write(ALONE, path, "test", 2, {}, {"beta": np.arange(3)})
-    assert np.array_equal(store.read(path, "test", 2)[1]["beta"], np.arange(3))
+    assert np.array_equal(reading.read(path, "test", 2)[1]["beta"], np.arange(3))
     assert os.listdir(path.parent) == ["a.h5"]
 
 
 FULL = """
 import os, resource, sys, numpy as np
-from mpi_potts.io import store
+from mpi_potts.io import reading, store
 from mpi_potts.errors import InputError
 from mpi_potts.runtime.parallel import ALONE
 from mpi4py import MPI
@@ -231,7 +231,7 @@ def test_the_file_before_is_kept_where_that_is_asked(path):
     before, previous = path.read_bytes(), path.with_name("previous.h5")
     store.write(ALONE, path, "test", 2, {}, {"beta": np.arange(3)}, previous=previous)
     assert previous.read_bytes() == before
-    assert np.array_equal(store.read(path, "test", 2)[1]["beta"], np.arange(3))
+    assert np.array_equal(reading.read(path, "test", 2)[1]["beta"], np.arange(3))
 
 
 def test_a_damaged_checkpoint_never_replaces_a_whole_one(tmp_path):

@@ -16,7 +16,7 @@ from scipy import stats
 from mpi_potts.cli import study as command
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
-from mpi_potts.io import store
+from mpi_potts.io import formats, reading, store
 from mpi_potts.report import study as study_report
 from mpi_potts.runtime import parallel
 from mpi_potts.runtime.control import Control
@@ -117,7 +117,7 @@ def run(output, *changes, control=None, drawn=False):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(command.report, "drawable", lambda: drawn)
             command.execute(parallel.ALONE, settings, chosen)
-        return store.read(output / "study.h5", study.FORMAT, study.VERSION)[1]
+        return reading.read(output / "study.h5", *formats.STUDY)[1]
     methods, lattice = command.prepare(settings)
     with Control() as quiet:
         binding = command.precompute.obtain(parallel.ALONE, settings, lattice, quiet, True)
@@ -183,14 +183,14 @@ def test_jobs_that_share_a_study_make_the_same_table(whole, tmp_path, capsys, mo
         command.execute(parallel.ALONE, settings, options())
         said = capsys.readouterr().out
         assert ("4 fits of other images are not there yet" in said) == (first == 2)
-    _, arrays = store.read(tmp_path / "study.h5", study.FORMAT, study.VERSION)
+    _, arrays = reading.read(tmp_path / "study.h5", *formats.STUDY)
     assert same_bits(whole[1], arrays) == []
 
 
 def test_of_jobs_that_end_at_the_same_time_one_writes_the_table(whole, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command.report, "drawable", lambda: False)
     shares = [
-        config.load(INPUT, [f"study.images_from={first}", f"study.images_to={first + 2}"], tmp_path)
+        inputs.load(INPUT, [f"study.images_from={first}", f"study.images_to={first + 2}"], tmp_path)
         for first in (0, 2)
     ]
     command.execute(parallel.ALONE, shares[0], options())
@@ -208,7 +208,7 @@ def test_of_jobs_that_end_at_the_same_time_one_writes_the_table(whole, tmp_path,
     said = capsys.readouterr().out
     assert said.count("study.h5: written, with") == 1
     assert said.count("study.h5: another job that ended now has written it") == 1
-    _, arrays = store.read(tmp_path / "study.h5", study.FORMAT, study.VERSION)
+    _, arrays = reading.read(tmp_path / "study.h5", *formats.STUDY)
     assert same_bits(whole[1], arrays) == []
 
 
@@ -286,7 +286,7 @@ def test_parts_of_an_older_program_are_refused(whole, tmp_path):
     output, _ = whole
     shutil.copytree(output, tmp_path, dirs_exist_ok=True)
     part = tmp_path / "image_000" / "path.h5"
-    attributes, arrays = store.read(part, study_fits.PART, study_fits.VERSION)
+    attributes, arrays = reading.read(part, *formats.STUDY_PART)
     store.write(parallel.ALONE, part, study_fits.PART, 1, attributes, arrays, "gather")
     with pytest.raises(InputError, match="version 1 of an older mpi_potts"):
         run(tmp_path)
@@ -306,7 +306,7 @@ def test_the_clock_stops_the_program_and_it_goes_on(whole, tmp_path):
     ended = finish(start(arguments, ranks=2))
     assert ended.code == 0, ended.stderr
     assert "smc-abc particles" in ended.stdout
-    _, arrays = store.read(tmp_path / "study.h5", study.FORMAT, study.VERSION)
+    _, arrays = reading.read(tmp_path / "study.h5", *formats.STUDY)
     assert same_bits(whole[1], arrays) == []
 
 
@@ -353,7 +353,7 @@ def test_the_figure_of_errors_shows_draws_less_truth_and_means_less_path(whole):
 
 def test_the_figures_of_times_and_sizes_have_every_method_on_log_axes(whole):
     output, _ = whole
-    _, fits = study_report.load(output / "study.h5")
+    fits = study_report.load(reading.contents(output / "study.h5"))
     for maker, columns in ((study_report.ess, ["ess"]), (study_report.times, ["cpu", "elapsed"])):
         figure, _ = maker(fits)
         for axes, column in zip(figure.axes, columns, strict=True):

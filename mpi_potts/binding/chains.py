@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError
-from ..io import store
+from ..io import reading, store
+from ..io.formats import BINDING, CHAINS, Format
 from ..io.rows import Rows
 from ..runtime.parallel import Comm, merge_rows
 from . import file as binding_file
 
-FORMAT, VERSION = "mpi_potts chains", 1
 KINDS = ("random", "ordered")
 # What chains are a function of: files that differ in one of these do not belong together.
 IDENTITY = ("lattice", "labels", "sampler", "seed")
@@ -122,7 +122,7 @@ class ChainsFile:
     done: np.ndarray
     states: int
     attributes: dict[str, Any]
-    format: tuple[str, int] = (FORMAT, VERSION)
+    format: Format = CHAINS
 
     def value(self, row: int, starts: Iterable[str], iterations: int) -> tuple[int, int, int]:
         """How much of the asked chains a row saves, whether it can be continued, and how long it is."""
@@ -167,7 +167,7 @@ def write_chains(
         "state": Rows(place[resumable], state, int(every.sum())),
     }
     attributes = identity | {"starts": kinds, "states": int(every.sum())}
-    store.write(comm, path, FORMAT, VERSION, attributes, datasets, writer)
+    store.write(comm, path, *CHAINS, attributes, datasets, writer)
 
 
 def _numbers(comm, rows):
@@ -194,7 +194,7 @@ def check_identity(path: Path, attributes: dict[str, Any], identity: dict[str, A
 
 def open_chains(path: Path) -> ChainsFile:
     """Verify a chains file, and say what is in it; on one rank."""
-    attributes, arrays = store.read(path, FORMAT, VERSION, ("beta", "done"))
+    attributes, arrays = reading.read(path, *CHAINS, ("beta", "done"))
     kinds, states = tuple(attributes["starts"]), attributes["states"]
     return ChainsFile(path, kinds, arrays["beta"], arrays["done"], states, attributes)
 
@@ -204,7 +204,7 @@ def open_binding(path: Path) -> ChainsFile:
     attributes, beta = binding_file.read_settings(path)
     kinds = start_kinds(attributes["starts"])
     done = np.full((beta.size, len(kinds)), attributes["iterations"])
-    return ChainsFile(path, kinds, beta, done, 0, attributes, (binding_file.FORMAT, binding_file.VERSION))
+    return ChainsFile(path, kinds, beta, done, 0, attributes, BINDING)
 
 
 def start_kinds(starts: str) -> tuple[str, ...]:
@@ -264,7 +264,7 @@ def _read_from(source, rows):
     resumable = index[index < source.states]
     wanted = {"statistic": index} | ({"state": resumable} if resumable.size else {})
     name, version = source.format
-    arrays = store.read_rows(source.path, name, version, wanted)
+    arrays = reading.read_rows(source.path, name, version, wanted)
     read = []
     for i, row in enumerate(rows):
         chains = {}

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..io import store
+from ..io import reading, store
+from ..io.formats import BINDING
+from ..io.reading import Content
 from ..io.rows import Rows
 from ..runtime.parallel import Comm
 from .function import ARRAYS, Binding
 
-FORMAT, VERSION = "mpi_potts binding", 1
 SETTINGS = (
     "labels",
     "shape",
@@ -37,24 +38,32 @@ def write_binding(
 ) -> None:
     """Write the columns (n,), which every rank has whole, and the chains (n, starts, iterations) in rows."""
     datasets = {name: columns[name] for name in ARRAYS} | {"statistic": statistic}
-    store.write(comm, path, FORMAT, VERSION, settings, datasets, writer)
+    store.write(comm, path, *BINDING, settings, datasets, writer)
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], np.ndarray]:
     """Read attributes and grid of a binding file and verify them; on one rank."""
-    attributes, arrays = _read(path, ("beta",))
+    attributes, arrays = reading.read(path, *BINDING, ("beta",))
+    _settings(path, attributes)
     return attributes, arrays["beta"]
 
 
 def read_binding(path: Path, interpolation: str = "smooth") -> Binding:
     """Read a binding function and verify its checksum; on one rank."""
-    attributes, arrays = _read(path, ARRAYS)
-    return Binding(**arrays, **{name: attributes[name] for name in SETTINGS}, interpolation=interpolation)
+    return binding_of(reading.contents(path), interpolation)
 
 
-def _read(path, names):
-    attributes, arrays = store.read(path, FORMAT, VERSION, names)
+def binding_of(content: Content, interpolation: str = "smooth") -> Binding:
+    """The binding function that a verified file holds; on one rank."""
+    content.require(BINDING)
+    settings = _settings(content.path, content.attributes)
+    fields: dict[str, Any] = {**content.arrays(ARRAYS), **settings}
+    return Binding(**fields, interpolation=interpolation)
+
+
+def _settings(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
+    """What a binding function was computed from; a file in which some of it is missing is refused."""
     missing = [name for name in SETTINGS if name not in attributes]
     if missing:
         raise InputError(f"{path}: not a whole binding file, {', '.join(missing)} is missing")
-    return attributes, arrays
+    return {name: attributes[name] for name in SETTINGS}

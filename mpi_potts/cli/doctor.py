@@ -5,6 +5,7 @@ import os
 import platform
 import socket
 import sys
+from argparse import Namespace
 from collections import Counter
 from importlib import metadata
 from importlib.util import find_spec
@@ -12,17 +13,18 @@ from importlib.util import find_spec
 from .. import __version__
 from ..errors import InputError
 from ..runtime import parallel
+from ..runtime.parallel import Comm
 
 THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 EXTRAS = {"tifffile": "geotiff", "PIL": "images", "nibabel": "nifti", "matplotlib": "figures"}
 
 
-def execute(comm, config, options) -> int:
+def execute(comm: Comm, config: None, options: Namespace) -> int:
     """Print one page on rank 0; exit code 1 if a run could not work."""
     places = comm.gather((socket.gethostname(), _cores()))
     code = 0
     if comm.rank == 0:
-        rows, wrong = examine(comm, places)
+        rows, wrong = examine(comm, places or [])
         verdict = "; ".join(wrong) if wrong else "everything needed is there"
         rows.append(("verdict", ("WRONG: " if wrong else "") + verdict))
         print("\n".join(f"{name:<10} {text}" for name, text in rows), flush=True)
@@ -30,9 +32,10 @@ def execute(comm, config, options) -> int:
     return parallel.bcast(comm, code)
 
 
-def examine(comm, places) -> tuple[list[tuple[str, str]], list[str]]:
+def examine(comm: Comm, places: list[tuple[str, int]]) -> tuple[list[tuple[str, str]], list[str]]:
     """Rows (name, text) of the report, and what is wrong."""
-    rows, wrong = [("mpi-potts", f"{__version__}, Python {platform.python_version()}, {sys.executable}")], []
+    rows = [("mpi-potts", f"{__version__}, Python {platform.python_version()}, {sys.executable}")]
+    wrong: list[str] = []
     rows.append(("MPI", f"{parallel.library()}; mpi4py {_version('mpi4py')}"))
     rows.append(("launcher", _launcher(comm, wrong)))
     rows.append(("ranks", _ranks(places)))
@@ -44,20 +47,22 @@ def examine(comm, places) -> tuple[list[tuple[str, str]], list[str]]:
     return rows, wrong
 
 
-def _cores():
+def _cores() -> int:
     """Cores this rank may run on, where the system can tell; else all."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count()
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _version(package):
+def _version(package: str) -> str:
+    """The version of an installed package, or that it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
 
 
-def _launcher(comm, wrong):
+def _launcher(comm: Comm, wrong: list[str]) -> str:
+    """What the launcher announced, and how many ranks there are; a contradiction is added to `wrong`."""
     try:
         parallel.check_launcher(comm)
     except InputError as error:
@@ -66,13 +71,14 @@ def _launcher(comm, wrong):
     return f"{' '.join(announced) or 'none'}; the communicator has {comm.size}"
 
 
-def _ranks(places):
+def _ranks(places: list[tuple[str, int]]) -> str:
+    """How many ranks there are on every node, and the cores that each may use."""
     ranks, cores = Counter(host for host, _ in places), dict(places)
     nodes = [f"{n} on {host} (cores a rank may use: {cores[host]})" for host, n in ranks.items()]
     return f"{len(places)}: {', '.join(nodes[:4])}{' ...' if len(nodes) > 4 else ''}"
 
 
-def _from_module(name, wrong):
+def _from_module(name: str, wrong: list[str]) -> str:
     """What a module of ours says about the library it wraps; one that cannot be loaded is the finding."""
     try:
         found = importlib.import_module(f"..{name}", __package__).describe()
@@ -82,7 +88,8 @@ def _from_module(name, wrong):
     return ", ".join(f"{key} {value}" for key, value in found.items())
 
 
-def _extras():
+def _extras() -> str:
+    """The optional packages that are installed, and those that are not, with the extra that installs them."""
     there = [f"{name} ({extra})" for name, extra in EXTRAS.items() if find_spec(name)]
     missing = [f"{name} ({extra})" for name, extra in EXTRAS.items() if not find_spec(name)]
     return "; ".join(

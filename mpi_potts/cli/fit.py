@@ -1,5 +1,7 @@
 """`mpi-potts fit INPUT.toml`: the posterior of beta, the noise and the labels of an image."""
 
+from typing import Any
+
 from ..binding import file as binding_file
 from ..binding.compute import BindingPaths
 from ..binding.function import Binding
@@ -11,9 +13,11 @@ from ..io.fit_file import Paths
 from ..lattice import Lattice
 from ..methods import driver
 from ..methods.base import Problem, check_method, needs_binding
-from ..posterior import outcome
+from ..posterior import datasets, words
+from ..posterior.outcome import Outcome, outcome
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
+from .say import say
 
 
 def execute(comm: Comm, config: Config, options) -> int:
@@ -53,17 +57,12 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options) -> str:
             on_root(comm, paths.forget)
             return f"{paths.result}: the result of this input is there already; --fresh starts over"
         fit = driver.run(comm, problem, paths, control, options.quiet)
-        return _write(comm, outcome.outcome(comm, fit), paths, settings)
+        return _write(comm, outcome(comm, fit), paths, settings)
 
 
-def _write(comm, found, paths, settings):
+def _write(comm: Comm, found: Outcome, paths: Paths, settings: dict[str, Any]) -> str:
+    """Write the result and its draws; returns what was found, in a few lines.  Collective."""
     writer = found.fit.problem.config.run.writer
-    arrays, draws = outcome.datasets(comm, found), outcome.equal_draws(found)
-    fit_file.write_result(comm, paths, settings, outcome.attributes(found), arrays, draws, writer)
-    return f"{outcome.report(found)}\n{paths.result}: written, with {paths.posterior.name}"
-
-
-def say(comm: Comm, text: str) -> None:
-    """Print what the user asked for, once."""
-    if comm.rank == 0:
-        print(text, flush=True)
+    arrays, draws = datasets.datasets(comm, found), datasets.equal_draws(found)
+    fit_file.write_result(comm, paths, settings, datasets.attributes(found), arrays, draws, writer)
+    return f"{words.of_outcome(found)}\n{paths.result}: written, with {paths.posterior.name}"

@@ -3,16 +3,21 @@
 posterior.nc, which other programs read, has no checksum: its draws are summed up.
 """
 
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
-from ..estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT
-from ..estimation.diagnostics import effective_size, split_rhat
-from ..io import store
-from ..posterior.summary import given_labels, meaning, of_chains, quoted
-from ..runtime import parallel
+from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT
+from ..io import formats, reading
+from ..posterior import words
+from ..posterior.result import Result
+from ..posterior.summary import of_chains
+from ..runtime.parallel import Comm, on_root
+from .say import say
 from .target import file_of
 
 FEW = 1 << 20  # values: datasets up to this size are summarised, larger ones only named
@@ -20,24 +25,24 @@ HIDDEN = ("format", "version", "checksum", "input")
 WIDTH = 100
 
 
-def execute(comm, config, options) -> int:
+def execute(comm: Comm, config: None, options: Namespace) -> int:
     """Print the page on rank 0."""
-    page = parallel.on_root(comm, _describe_any, Path(options.target))
-    if comm.rank == 0:
-        print(page, flush=True)
+    say(comm, on_root(comm, _describe_any, Path(options.target)))
     return 0
 
 
-def _describe_any(path):
+def _describe_any(path: Path) -> str:
     path = file_of(path)
     return describe_draws(path) if path.suffix == ".nc" else describe(path)
 
 
 def describe_draws(path: Path) -> str:
     """posterior.nc: how many draws there are, and beta in a line."""
+    from ..estimation.diagnostics import effective_size, split_rhat  # numba comes with these
+
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    beta = store.read_array(path, "posterior/beta")
+    beta = reading.read_array(path, "posterior/beta")
     if beta.ndim != 2:
         raise InputError(f"{path}: posterior/beta has shape {list(beta.shape)}; (chain, draw) is accepted")
     chains, draws = beta.shape
@@ -50,13 +55,14 @@ def describe_draws(path: Path) -> str:
 
 def describe(path: Path) -> str:
     """The page: what it is, its attributes, its datasets with their range, and the input it came from."""
-    attributes, datasets = store.contents(path)
+    content = reading.contents(path)
+    attributes, datasets = content.attributes, content.shapes
     kind, version = attributes["format"], attributes["version"]
     shown = {name: value for name, value in attributes.items() if name not in HIDDEN and value != ""}
     lines = [f"{path}: {kind}, version {version}, {path.stat().st_size / 1e6:.3g} MB, checksum right", ""]
     lines += [f"  {name:<20} {_short(value)}" for name, value in shown.items()]
     small = [name for name, (shape, _) in datasets.items() if np.prod(shape, dtype=float) <= FEW]
-    arrays = store.read(path, kind, version, small, verify=False)[1]
+    arrays = content.arrays(small)
     lines += ["", f"  {'dataset':<26} {'shape':<18} {'type':<5} values"]
     for name, (shape, dtype) in datasets.items():
         summary = summarise(arrays[name]) if name in arrays else "(many)"
@@ -82,30 +88,30 @@ def summarise(array: np.ndarray) -> str:
     return f"{text}, {missing} not finite" if missing else text
 
 
-def _short(value):
+def _short(value: Any) -> str:
+    """A value on one line of limited width."""
     value = f"{value:.6g}" if isinstance(value, float) else value
     text = " ".join(str(value).split())
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
-def _findings(attributes, arrays):
+def _findings(attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[str]:
     """What a user wants to know first: the posterior of beta, and what to be careful with."""
     found = [*_posteriors(attributes, arrays), *_flags(arrays)]
     return ["", *(f"  {line}" for line in found)] if found else []
 
 
-def _posteriors(attributes, arrays):
-    """beta as `run` prints it: the posterior to quote, and the particles for the last S(z)."""
-    if "beta_mean" not in attributes:
+def _posteriors(attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[str]:
+    """beta of a result as `run` prints it, and its warnings."""
+    if attributes["format"] != formats.RESULT.name or "beta_mean" not in attributes:
         return
-    yield f"beta, {meaning(attributes, arrays)}  {quoted(attributes, arrays)}"
-    particles = given_labels(arrays)
-    if particles is not None:
-        yield f"beta, particles for the last S  {particles}"
-    yield from (f"warning: {text}" for text in attributes["warnings"].splitlines())
+    result = Result(attributes, arrays)
+    yield from words.of_beta(result)
+    yield from (f"warning: {text}" for text in result.warnings)
 
 
-def _flags(arrays):
+def _flags(arrays: dict[str, np.ndarray]) -> Iterator[str]:
+    """How many betas of a binding function are flagged, and why."""
     if "flag" not in arrays or "beta" not in arrays:
         return
     for bit, text in (

@@ -6,7 +6,7 @@ from ..binding import file as binding_file
 from ..binding.compute import BindingPaths, Task, compute, prepare
 from ..binding.function import Binding
 from ..config.inputs import Config
-from ..estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT
+from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT
 from ..image.pixels import lattice_of, load_image
 from ..io import files
 from ..lattice import Lattice

@@ -5,26 +5,29 @@ curves, beside the exact ones on a small lattice, or those of another binding fu
 """
 
 import importlib.util
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
 from ..runtime.parallel import Comm, on_root
+from .say import say
 from .target import file_of
 
 INSTALL = "pip install 'mpi_potts[figures]'"
 
 
-def execute(comm: Comm, config: None, options) -> int:
+def execute(comm: Comm, config: None, options: Namespace) -> int:
     """Write the report on rank 0; the other ranks wait."""
     directory = None if options.output is None else Path(options.output)
     other = None if options.compare is None else Path(options.compare)
-    _say(comm, on_root(comm, _write, Path(options.target), directory, options.set, other))
+    say(comm, on_root(comm, _write, Path(options.target), directory, options.set, other))
     return 0
 
 
 def after(comm: Comm, result: Path) -> None:
     """The report at the end of a run, or how to get it; collective."""
-    _say(comm, on_root(comm, lambda: _write(result) if drawable() else f"no report: {_missing()}"))
+    say(comm, on_root(comm, lambda: _write(result) if drawable() else f"no report: {_missing()}"))
 
 
 def drawable() -> bool:
@@ -32,31 +35,31 @@ def drawable() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def _write(path, directory=None, places=(), other=None):
+def _write(
+    path: Path,
+    directory: Path | None = None,
+    places: Sequence[str] = (),
+    other: Path | None = None,
+) -> str:
+    """Write the report that a file of its kind has; returns what was written.  On one rank."""
     path = file_of(path)
     if not drawable():
         raise InputError(f"{path}: {_missing()}")
-    from ..binding import file as binding_file
-    from ..io import store
+    from ..io import formats, reading
     from ..report import binding as binding_report
     from ..report import fit as fit_report
     from ..report import study as study_report
-    from ..study import scores as study
 
-    kind = store.contents(path)[0]["format"]
-    if kind == binding_file.FORMAT:
-        return binding_report.write(path, directory, other)
+    content = reading.contents(path)
+    kind = content.format
+    if kind == formats.BINDING.name:
+        return binding_report.write(content, directory, other)
     if other is not None:
         raise InputError(f"--compare {other}: {path} is a file of {kind!r}; a binding function is accepted")
-    if kind == study.FORMAT:
-        return study_report.write(path, directory)
-    return fit_report.write(path, directory, places)
+    if kind == formats.STUDY.name:
+        return study_report.write(content, directory)
+    return fit_report.write(content, directory, places)
 
 
-def _missing():
+def _missing() -> str:
     return f"the figures need the package matplotlib, which is not installed: {INSTALL}"
-
-
-def _say(comm, text):
-    if comm.rank == 0:
-        print(text, flush=True)

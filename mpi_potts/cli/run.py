@@ -8,6 +8,7 @@ from ..methods.base import Problem, needs_binding
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
 from . import fit, precompute, report
+from .say import say
 
 
 def execute(comm: Comm, config: Config, options) -> int:
@@ -17,7 +18,7 @@ def execute(comm: Comm, config: Config, options) -> int:
         if needs_binding(config):
             fresh = options.fresh and on_root(comm, _of_another, config, lattice)
             binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
-        fit.say(comm, fit.fit_image(comm, Problem(config, image, lattice, binding), control, options))
+        say(comm, fit.fit_image(comm, Problem(config, image, lattice, binding), control, options))
     report.after(comm, Paths(config.output).result)
     return 0
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from ..config.inputs import Config
 from ..errors import InputError
 from ..image.pixels import lattice_of, load_image
-from ..io import files, store
+from ..io import files, reading, store
+from ..io.formats import IMAGE
 from ..lattice import Lattice
-from ..model.simulate import FORMAT, VERSION, simulate_image, simulate_labels, truth_of
+from ..model.simulate import simulate_image, simulate_labels, truth_of
 from ..runtime import parallel
 from ..runtime.control import Control
 from ..runtime.progress import Progress
@@ -75,7 +76,7 @@ def finished(job: Job) -> bool:
     """Whether this very image is there; another one in its place is refused."""
     if not job.path.exists():
         return False
-    found, _ = store.read(job.path, FORMAT, VERSION, names=())
+    found, _ = reading.read(job.path, *IMAGE, names=())
     for name, value in job.attributes.items():
         if found.get(name) != value:
             raise InputError(
@@ -118,7 +119,7 @@ def _make(alone, config, lattice, job, writer):
         lattice, a["labels"], a["beta"], a["mean"], a["sd"], config.seed, job.number, a["sweeps"]
     )
     attributes = a | {"statistic": lattice.statistic(labels), "input": config.text}
-    store.write(alone, job.path, FORMAT, VERSION, attributes, {"values": values, "labels": labels}, writer)
+    store.write(alone, job.path, *IMAGE, attributes, {"values": values, "labels": labels}, writer)
 
 
 def _small_simulation(config, lattice):

@@ -18,6 +18,7 @@ from ..config.inputs import Config
 from ..errors import InputError, Interrupted
 from ..image.pixels import lattice_of
 from ..io import files, store
+from ..io.formats import STUDY
 from ..lattice import Lattice
 from ..methods.base import check_method, needs_binding
 from ..runtime.control import Control
@@ -26,8 +27,9 @@ from ..runtime.progress import Progress
 from ..smc.sampler import SETTLE
 from ..study import scores as study
 from ..study.fits import Listener, Study, compile_all, fit_one
-from ..study.scores import COLUMNS, FORMAT, VERSION, Fits, Scores
+from ..study.scores import COLUMNS, Fits, Scores
 from . import precompute, report
+from .say import say
 
 PSEUDO = "-pseudo"
 
@@ -44,14 +46,14 @@ def execute(comm: Comm, config: Config, options) -> int:
         work(comm, plan, control, options)
     left = on_root(comm, _unfinished, plan)
     if left:
-        _say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
+        say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
         return 0
     # Of jobs that end at the same time each may see that all fits are there.
     with files.locked(comm, config.output / ".study.lock", wait=True):
         if on_root(comm, _written_since, plan, table, before):
-            _say(comm, f"{table}: another job that ended now has written it, with all fits")
+            say(comm, f"{table}: another job that ended now has written it, with all fits")
             return 0
-        _say(comm, on_root(comm, write_table, plan))
+        say(comm, on_root(comm, write_table, plan))
         report.after(comm, table)
     return 0
 
@@ -222,7 +224,7 @@ def write_table(plan: Study) -> str:
     attributes |= {"seed": config.seed, "draws": config.study.draws, "images": config.simulate.images}
     attributes |= {"bins": config.study.bins, "calibrated": calibrated, "rows": [f.name for f in fits]}
     output, datasets = config.output, study.to_arrays(fits)
-    store.write(ALONE, output / "study.h5", FORMAT, VERSION, attributes, datasets, "gather")
+    store.write(ALONE, output / "study.h5", *STUDY, attributes, datasets, "gather")
     files.write_text(output / "study.csv", study.comma_separated(rows))
     files.write_text(output / "study.txt", f"{text}\n")
     return f"{text}\n{output / 'study.h5'}: written, with study.csv and study.txt"
@@ -273,8 +275,3 @@ def simulated(config: Config, name: str) -> float:
     if method == "rejection-pseudo":
         return config.rejection.draws * (keys.burn_in + keys.spacing)
     return 1.0
-
-
-def _say(comm, text):
-    if comm.rank == 0:
-        print(text, flush=True)

@@ -33,6 +33,7 @@ import numpy as np
 
 from .. import arithmetic
 from ..arithmetic import hypot
+from .verdicts import FLAG_DISAGREE, FLAG_SHORT
 
 # Two starts disagree when their means differ by more than this many standard errors: among a thousand grid
 # points a false alarm is then expected once in sixteen grids.
@@ -42,9 +43,6 @@ DISAGREE = 4.0
 # is about sqrt(12 tau / n) (Sokal 1997), one half at n = 50 tau, so shorter chains do not know their own
 # errors.
 SHORT = 50.0
-
-FLAG_DISAGREE = 1
-FLAG_SHORT = 2
 
 
 @dataclass(frozen=True)

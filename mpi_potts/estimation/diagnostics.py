@@ -15,10 +15,6 @@ import numpy as np
 from .. import arithmetic
 from . import autocorrelation
 
-# Above this, chains disagree (Vehtari and others 2021 recommend 1.01 for publication; at the few hundred
-# effective draws of a short final phase chance alone passes that, so the flag is raised at the older 1.05).
-LARGEST_RHAT = 1.05
-
 
 def split_rhat(draws: np.ndarray) -> float:
     """Rank-normalised split R-hat of draws (m, n): 1 where nothing moves, infinite where halves never do."""
@@ -35,15 +31,6 @@ def split_rhat(draws: np.ndarray) -> float:
         return np.inf
     between = scores.mean(axis=1).var(ddof=1)
     return float(np.sqrt((half - 1) / half + between / within))
-
-
-def settled(rhat: float, chains: int) -> str:
-    """What R-hat of so many chains says, in words: whether their draws have settled and may be pooled."""
-    if np.isnan(rhat):
-        return "too few draws to tell"
-    if rhat <= LARGEST_RHAT:
-        return "converged"
-    return "chains disagree" if chains > 1 else "has not settled"
 
 
 def effective_size(draws: np.ndarray) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..io import store
+from ..io import reading
 from ..runtime import memory
 
 # TIFF tags that place an image on the earth, copied as they are to maps made from it.
@@ -119,7 +119,7 @@ def _cell(path, text):
 
 
 def _read_hdf5(path, dataset, banded):
-    array = store.read_array(path, dataset)
+    array = reading.read_array(path, dataset)
     return FileContents(array, banded and array.ndim > 2)
 
 

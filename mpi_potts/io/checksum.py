@@ -11,12 +11,14 @@ The HDF5 library may hang or crash on damaged metadata, so the bytes are checked
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import Damaged, Foreign, InputError
+from .pieces import row_bytes
 
 # The last part of a name that is left out, in attributes and datasets.
 VOLATILE = ("checksum", "writer", "created", "seconds", "input_directory")
@@ -26,17 +28,12 @@ SEAL_BYTES = 512
 SEAL = b"mpi_potts sha256 "
 
 
-def row_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """The size of one row of an array of this shape and type."""
-    return int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
-
-
 def row_digests(values: np.ndarray) -> np.ndarray:
     """(m, 32) uint8: the SHA-256 of each of m rows; a scalar is one row."""
     values = np.atleast_1d(values)
     little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     data = little.reshape(-1).view(np.uint8).reshape(len(values), row_bytes(values.shape, values.dtype))
-    joined = b"".join(hashlib.sha256(row).digest() for row in data)
+    joined = b"".join(hashlib.sha256(row.data).digest() for row in data)
     return np.frombuffer(joined, dtype=np.uint8).reshape(len(values), 32)
 
 
@@ -53,7 +50,8 @@ def checksum(
     return total.hexdigest()
 
 
-def _volatile(name):
+def _volatile(name: str) -> bool:
+    """Whether an attribute or a dataset may differ between equal results."""
     return name.rpartition("/")[2] in VOLATILE
 
 
@@ -91,7 +89,7 @@ def check_seal(path: Path) -> None:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _sha256(file):
-    """Of all that follows the user block."""
+def _sha256(file: BufferedIOBase) -> str:
+    """The SHA-256 of all that follows the user block, in hex digits."""
     file.seek(SEAL_BYTES)
     return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,9 +15,11 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from ..runtime.parallel import Comm, on_root
@@ -130,7 +132,8 @@ def check_space(path: Path, temporary: Path, needed: int) -> None:
         raise refusal(path, error) from error
 
 
-def _allocate(descriptor, needed):
+def _allocate(descriptor: int, needed: int) -> None:
+    """Take the space for a file, where its file system can do that."""
     try:
         os.posix_fallocate(descriptor, 0, needed)
     except OSError as error:
@@ -164,32 +167,35 @@ class Sink(io.RawIOBase):
     def __init__(self, path: Path):
         self.error: OSError | None = None
         self._place = self._size = 0
-        self._file = None
+        self._file: io.FileIO | None = None
         self._attempt(lambda: setattr(self, "_file", open(path, "w+b", buffering=0)))
 
-    def _attempt(self, function):
+    def _attempt(self, function: Callable[[], object]) -> None:
+        """Call a function that may fail for the disk, unless one has failed before."""
         if self.error is None:
             try:
                 function()
             except OSError as error:
                 self.error = error
 
-    def _write_all(self, data):
-        self._file.seek(self._place)
+    @staticmethod
+    def _write_all(file: io.FileIO, place: int, data: memoryview) -> None:
+        file.seek(place)
         while len(data):
-            data = data[self._file.write(data) :]
+            data = data[file.write(data) :]
 
-    def write(self, data) -> int:
-        data = memoryview(data).cast("B")
-        self._attempt(lambda: self._write_all(data))
-        self._place += len(data)
+    def write(self, data: Any) -> int:
+        view, file = memoryview(data).cast("B"), self._file
+        if file is not None:
+            self._attempt(lambda: self._write_all(file, self._place, view))
+        self._place += len(view)
         self._size = max(self._size, self._place)
-        return len(data)
+        return len(view)
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         view[:] = bytes(len(view))
-        if self.error is None:
+        if self.error is None and self._file is not None:
             self._file.seek(self._place)
             self._file.readinto(view)
         self._place += len(view)
@@ -204,7 +210,8 @@ class Sink(io.RawIOBase):
 
     def truncate(self, size: int | None = None) -> int:
         self._size = self._place if size is None else size
-        self._attempt(lambda: self._file.truncate(self._size))
+        if self._file is not None:
+            self._attempt(partial(self._file.truncate, self._size))
         return self._size
 
     def finish(self) -> OSError | None:
@@ -223,7 +230,7 @@ def locked(comm: Comm, path: Path, wait: bool = False) -> Iterator[None]:
     """
     held = None
 
-    def take():
+    def take() -> None:
         nonlocal held
         held = _lock(path, wait)
 
@@ -235,7 +242,8 @@ def locked(comm: Comm, path: Path, wait: bool = False) -> Iterator[None]:
             os.close(held)
 
 
-def _lock(path, wait):
+def _lock(path: Path, wait: bool) -> int:
+    """Take the lock of a file, and write into it who has it; returns its descriptor."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -261,7 +269,8 @@ def _lock(path, wait):
     return descriptor
 
 
-def _synchronise(path):
+def _synchronise(path: Path) -> None:
+    """Wait until a file or a directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

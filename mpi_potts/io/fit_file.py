@@ -13,10 +13,8 @@ import numpy as np
 
 from ..errors import Damaged, InputError
 from ..runtime.parallel import Comm, on_root
-from . import files, store
-
-RESULT, RESULT_VERSION = "mpi_potts result", 1
-CHECKPOINT, CHECKPOINT_VERSION = "mpi_potts checkpoint", 2
+from . import files, reading, store
+from .formats import CHECKPOINT, RESULT
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,8 @@ def write_checkpoint(
     comm: Comm, paths: Paths, settings: dict[str, Any], datasets: dict[str, Any], writer: str
 ) -> None:
     """Write a checkpoint beside the one before it; collective."""
-    kind = (CHECKPOINT, CHECKPOINT_VERSION)
     attributes = _attributes(settings)
-    store.write(comm, paths.checkpoint, *kind, attributes, datasets, writer, previous=paths.previous)
+    store.write(comm, paths.checkpoint, *CHECKPOINT, attributes, datasets, writer, previous=paths.previous)
 
 
 def find_checkpoint(
@@ -95,7 +92,7 @@ def find_checkpoint(
         if not path.exists():
             continue
         try:
-            attributes, _ = store.read(path, CHECKPOINT, CHECKPOINT_VERSION, ())
+            attributes, _ = reading.read(path, *CHECKPOINT, ())
         except Damaged as error:
             if remove:
                 files.discard(path)
@@ -103,7 +100,7 @@ def find_checkpoint(
             instead = f"{paths.previous}, the one before it, is used" if older else "the fit starts over"
             notes.append(f"{error}; removed, {instead}")
             continue
-        store.refuse_older(path, attributes, CHECKPOINT_VERSION, "whose sums depended on the CPU")
+        reading.refuse_older(path, attributes, CHECKPOINT.version, "whose sums depended on the CPU")
         check_settings(path, attributes, settings)
         return path, notes
     return None, notes
@@ -111,14 +108,14 @@ def find_checkpoint(
 
 def read_checkpoint(path: Path, rows: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
     """Rows `rows` of the datasets `names` of a checkpoint that `find_checkpoint` found."""
-    return store.read_rows(path, CHECKPOINT, CHECKPOINT_VERSION, dict.fromkeys(names, rows))
+    return reading.read_rows(path, *CHECKPOINT, dict.fromkeys(names, rows))
 
 
 def read_group(path: Path, group: str) -> dict[str, np.ndarray]:
     """The whole datasets of one group of a checkpoint, by their names inside it; on one rank."""
-    _, shapes = store.contents(path)
-    names = [name for name in shapes if name.startswith(f"{group}/")]
-    _, arrays = store.read(path, CHECKPOINT, CHECKPOINT_VERSION, names, verify=False)
+    content = reading.contents(path)
+    content.require(CHECKPOINT)
+    arrays = content.arrays(name for name in content.shapes if name.startswith(f"{group}/"))
     return {name.removeprefix(f"{group}/"): values for name, values in arrays.items()}
 
 
@@ -127,7 +124,7 @@ def finished(paths: Paths, settings: dict[str, Any]) -> bool:
     if not paths.result.exists():
         return False
     try:
-        attributes, _ = store.read(paths.result, RESULT, RESULT_VERSION, ())
+        attributes, _ = reading.read(paths.result, *RESULT, ())
     except Damaged as error:
         raise InputError(f"{error}; --fresh computes it again") from None
     check_settings(paths.result, attributes, settings)
@@ -149,5 +146,5 @@ def write_result(
     """
     on_root(comm, lambda: store.write_draws(paths.posterior, posterior))
     everything = _attributes(settings) | attributes
-    store.write(comm, paths.result, RESULT, RESULT_VERSION, everything, datasets, writer)
+    store.write(comm, paths.result, *RESULT, everything, datasets, writer)
     on_root(comm, paths.forget)

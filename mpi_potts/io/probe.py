@@ -41,6 +41,6 @@ def check(path: Path, name: str) -> None:
 
 
 if __name__ == "__main__":
-    from .store import read_to_the_end
+    from .reading import read_to_the_end
 
     read_to_the_end(Path(sys.argv[1]), sys.argv[2])

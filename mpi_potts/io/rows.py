@@ -1,12 +1,12 @@
 """Rows of a dataset that are spread over the ranks, and how they reach the rank that writes them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..runtime.parallel import MESSAGE, Comm, block
-from .checksum import row_bytes
+from ..runtime.parallel import Comm, block
+from .pieces import row_bytes, runs
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ def shape_of(data: np.ndarray | Rows) -> tuple[int, ...]:
 
 
 def dtype_of(data: np.ndarray | Rows) -> np.dtype:
+    """The type of the values of the dataset."""
     return data.values.dtype if isinstance(data, Rows) else data.dtype
 
 
@@ -50,27 +51,22 @@ def size_of(data: np.ndarray | Rows) -> int:
     return shape[0] * row_bytes(shape, dtype_of(data)) if shape else 8
 
 
-def runs(index: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[tuple[int, int]]:
-    """(from, to) in a rank's own rows: runs of consecutive global rows, none larger than one message."""
-    most = max(1, MESSAGE // max(1, row_bytes(shape, dtype)))
-    breaks = np.flatnonzero(np.diff(index) != 1) + 1
-    for first, last in zip([0, *breaks], [*breaks, len(index)]):
-        for start in range(first, last, most):
-            yield start, min(start + most, last)
-
-
-def gather(comm: Comm, data: Rows, put: Callable[[slice, np.ndarray], None]) -> None:
+def gather(comm: Comm, data: Rows, put: Callable[[slice, np.ndarray], None] | None) -> None:
     """Bring the rows of all ranks to `put` on rank 0, a run at a time: it never holds more than one message.
 
-    put(rows, values) : takes what is to stand in these rows of the dataset.
+    put(rows, values) : on rank 0, takes what is to stand in these rows of the dataset; elsewhere None
+
+    Collective.
     """
-    counts = comm.gather(len(data.index))
+    counts = comm.gather(len(data.index)) or []
     shape, dtype = shape_of(data), dtype_of(data)
     if comm.rank > 0 and len(data.index):
         comm.Send(data.index, dest=0)
         for start, stop in runs(data.index, shape, dtype):
             comm.Send(data.values[start:stop].reshape(-1).view(np.uint8), dest=0)
-    for source in range(comm.size) if comm.rank == 0 else ():
+    if put is None:
+        return
+    for source in range(comm.size):
         index = data.index
         if source > 0:
             index = np.empty(counts[source], dtype=np.int64)

@@ -18,8 +18,6 @@ from ..lattice import MASKED, Lattice
 from ..rng import Purpose
 from .potts import Sampler
 
-# The file of an image.
-FORMAT, VERSION = "mpi_potts image", 1
 PRIOR = "prior"
 
 

@@ -1,24 +1,31 @@
-"""What the files of the program hold, as plain objects with NumPy arrays: what `load` and the API return."""
+"""What the files of the program hold, as plain objects with NumPy arrays: what `load` and the API return.
 
+Who opens a result needs neither MPI nor a compiler: nothing here imports them, and a binding function, whose
+curve is computed, brings its own code only where one is opened.
+"""
+
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..binding import file as binding_file
-from ..binding.function import Binding
 from ..errors import InputError
-from ..estimation.diagnostics import settled
-from ..io import fit_file, store
-from ..model import simulate
-from ..runtime.parallel import Comm, on_root
-from .summary import Summary, given_labels, meaning, quoted
+from ..estimation.verdicts import settled
+from ..io import formats, reading
+from ..io.reading import Content
+from . import words
+from .summary import Summary, of_particles
+
+if TYPE_CHECKING:
+    from ..binding.function import Binding
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """What a fit found.  Of n draws, k labels and an image of some shape; None where there is no such thing.
 
@@ -35,21 +42,122 @@ class Result:
     arrays, attributes : everything in the file, by the names of docs/files.md
     """
 
-    method: str
-    stopped_because: str
-    beta: np.ndarray = field(repr=False)
-    weight: np.ndarray = field(repr=False)
-    summary: Summary
-    particles: Summary | None
-    mu: np.ndarray | None = field(repr=False)
-    sigma: np.ndarray | None = field(repr=False)
-    labels: np.ndarray | None = field(repr=False)
-    probability: np.ndarray | None = field(repr=False)
-    trace: dict[str, np.ndarray] = field(repr=False)
-    diagnostics: dict[str, str]
-    warnings: tuple[str, ...]
-    arrays: dict[str, np.ndarray] = field(repr=False)
-    attributes: dict[str, Any] = field(repr=False)
+    attributes: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def method(self) -> str:
+        """The method of the fit, as `fit.method` names it."""
+        return self.attributes["method"]
+
+    @property
+    def stopped_because(self) -> str:
+        """Why the fit ended, in words."""
+        return self.attributes["stopped_because"]
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the labels were hidden and there are draws that are marginal over them."""
+        return "marginal/beta" in self.arrays
+
+    @property
+    def observed(self) -> bool:
+        """Whether the labels were observed."""
+        return self.settings["image.kind"] == "labels"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that the result is a function of, by the names of the input where they have one."""
+        return json.loads(self.attributes["settings"])
+
+    @property
+    def _group(self) -> str:
+        return "marginal" if self.hidden else "posterior"
+
+    @property
+    def beta(self) -> np.ndarray:
+        """(n,) draws of the posterior of beta to quote."""
+        return self.arrays[f"{self._group}/beta"]
+
+    @cached_property
+    def weight(self) -> np.ndarray:
+        """(n,) the weights of `beta`, of sum 1."""
+        n = self.beta.size
+        return self.arrays.get(f"{self._group}/weight", np.full(n, 1.0 / n))
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The summary of the posterior to quote, as the file has it."""
+        names = ("mean", "sd", "low", "median", "high", "ess")
+        rhat = self.arrays["diagnostics/beta"][0] if "diagnostics/beta" in self.arrays else np.nan
+        return Summary(**{name: self.attributes[f"beta_{name}"] for name in names}, rhat=float(rhat))
+
+    @property
+    def meaning(self) -> str:
+        """What the posterior to quote is of, in words.
+
+        An SMC of a hidden image without final sweeps has particles only.
+        """
+        if self.hidden:
+            return "marginal over the labels"
+        return "for the observed labels" if self.observed else "particles for the last S"
+
+    @cached_property
+    def particles(self) -> Summary | None:
+        """The summary of the particles for the last S(z), where there is a marginal posterior beside them."""
+        if not self.hidden or "posterior/beta" not in self.arrays:
+            return None
+        return of_particles(self.arrays["posterior/beta"], self.arrays["posterior/weight"])
+
+    @property
+    def mu(self) -> np.ndarray | None:
+        """(n, k) draws of the mean of every label."""
+        return self.arrays.get("noise/mean")
+
+    @property
+    def sigma(self) -> np.ndarray | None:
+        """(n, k) draws of the sd of every label."""
+        return self.arrays.get("noise/sd")
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """(shape) the most probable label from 0, -1 where masked."""
+        return self.arrays.get("labels/map")
+
+    @property
+    def probability(self) -> np.ndarray | None:
+        """(shape, k) the probability of every label."""
+        return self.arrays.get("labels/probability")
+
+    @cached_property
+    def trace(self) -> dict[str, np.ndarray]:
+        """The iterations of the SMC, by column."""
+        return {
+            name.removeprefix("trace/"): values
+            for name, values in self.arrays.items()
+            if name.startswith("trace/")
+        }
+
+    @cached_property
+    def diagnostics(self) -> dict[str, str]:
+        """R-hat in words of everything that has one, by its name."""
+        return dict(self._verdicts())
+
+    def _verdicts(self) -> Iterator[tuple[str, str]]:
+        chains = self.attributes["chains"]
+        for name, text in (("beta", "beta"), ("statistic", "S(z)"), ("mean", "mu"), ("sd", "sigma")):
+            rows = self.arrays.get(f"diagnostics/{name}", np.empty((0, 2)))
+            if rows.ndim == 1:
+                yield text, settled(rows[0], chains)
+            else:
+                yield from (
+                    (f"{text} of label {j + 1}", settled(row[0], chains)) for j, row in enumerate(rows)
+                )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before quoting the numbers, each a sentence."""
+        return tuple(self.attributes["warnings"].splitlines())
 
     @property
     def mean(self) -> float:
@@ -71,23 +179,17 @@ class Result:
         """The input file that says the same, in TOML."""
         return self.attributes["input"]
 
+    def by_chain(self, name: str) -> np.ndarray:
+        """Draws (chains, n, ...) of a dataset in which the chains follow each other."""
+        values = self.arrays[name]
+        return values.reshape(self.attributes["chains"], -1, *values.shape[1:])
+
     def __str__(self) -> str:
-        return "\n".join(_page(self))
+        return "\n".join(words.of_result(self))
 
-
-def _page(result) -> Iterator[str]:
-    yield f"{result.method}: {result.stopped_because}"
-    yield f"beta, {meaning(result.attributes, result.arrays)}  {result.summary}"
-    if result.particles is not None:
-        yield f"beta, particles for the last S  {result.particles}"
-    for j in range(0 if result.mu is None else result.mu.shape[1]):
-        mu, sigma = result.mu[:, j], result.sigma[:, j]
-        share = result.probability[result.labels >= 0, j].mean(dtype=np.float64)
-        yield (
-            f"label {j + 1}: share {share:.3f}, mean {mu.mean():.5g} +- {mu.std():.2g}, "
-            f"sd {sigma.mean():.5g} +- {sigma.std():.2g}"
-        )
-    yield from (f"warning: {text}" for text in result.warnings)
+    def __repr__(self) -> str:
+        shown = ("method", "stopped_because", "summary", "particles", "diagnostics", "warnings")
+        return f"Result({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,76 +205,41 @@ class Simulated:
     number: int
 
 
-def read_result(comm: Comm, path: Path) -> Result:
-    """A result on every rank; collective."""
-    attributes, shapes = on_root(comm, store.contents, path)
-
-    def one(name):
-        return store.read(path, fit_file.RESULT, fit_file.RESULT_VERSION, (name,), verify=False)[1][name]
-
-    # One by one, because an array goes to the other ranks as it is, whatever its size.
-    return result_of(attributes, {name: on_root(comm, one, name) for name in shapes})
+def result_of(content: Content, but: tuple[str, ...] = ()) -> Result:
+    """The result that a verified file holds, without the datasets `but`."""
+    content.require(formats.RESULT)
+    return Result(content.attributes, content.arrays(name for name in content.shapes if name not in but))
 
 
-def result_of(attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
-    """A result from the content of its file."""
-    group = "marginal" if "marginal/beta" in arrays else "posterior"
-    beta = arrays[f"{group}/beta"]
-    return Result(
-        method=attributes["method"],
-        stopped_because=attributes["stopped_because"],
-        beta=beta,
-        weight=arrays.get(f"{group}/weight", np.full(beta.size, 1.0 / beta.size)),
-        summary=quoted(attributes, arrays),
-        particles=given_labels(arrays),
-        mu=arrays.get("noise/mean"),
-        sigma=arrays.get("noise/sd"),
-        labels=arrays.get("labels/map"),
-        probability=arrays.get("labels/probability"),
-        trace={name.removeprefix("trace/"): a for name, a in arrays.items() if name.startswith("trace/")},
-        diagnostics=dict(_words(attributes, arrays)),
-        warnings=tuple(attributes["warnings"].splitlines()),
-        arrays=arrays,
-        attributes=attributes,
-    )
-
-
-def _words(attributes, arrays) -> Iterator[tuple[str, str]]:
-    """(quantity, R-hat in words) of all that has one."""
-    chains = attributes["chains"]
-    for name, text in (("beta", "beta"), ("statistic", "S(z)"), ("mean", "mu"), ("sd", "sigma")):
-        rows = arrays.get(f"diagnostics/{name}", np.empty((0, 2)))
-        if rows.ndim == 1:
-            yield text, settled(rows[0], chains)
-        else:
-            yield from ((f"{text} of label {j + 1}", settled(row[0], chains)) for j, row in enumerate(rows))
-
-
-def read_image(path: Path) -> Simulated:
-    """A synthetic image of `simulate`."""
-    found, arrays = store.read(path, simulate.FORMAT, simulate.VERSION)
+def simulated_of(content: Content) -> Simulated:
+    """The synthetic image that a verified file of `simulate` holds."""
+    content.require(formats.IMAGE)
+    found, arrays = content.attributes, content.arrays(("values", "labels"))
     noise = tuple(found["mean"]), tuple(found["sd"])
     return Simulated(
         arrays["values"], arrays["labels"], found["beta"], *noise, found["seed"], found["number"]
     )
 
 
-def _read_any_result(path):
-    return result_of(*store.read(path, fit_file.RESULT, fit_file.RESULT_VERSION))
+def _binding_of(content: Content) -> "Binding":
+    # numba comes with it, which results and images do not need.
+    from ..binding.file import binding_of
+
+    return binding_of(content)
 
 
-READERS: dict[str, Callable[[Path], Binding | Result | Simulated]] = {
-    binding_file.FORMAT: binding_file.read_binding,
-    fit_file.RESULT: _read_any_result,
-    simulate.FORMAT: read_image,
+READERS: dict[str, Callable[[Content], "Binding | Result | Simulated"]] = {
+    formats.BINDING.name: _binding_of,
+    formats.RESULT.name: result_of,
+    formats.IMAGE.name: simulated_of,
 }
 
 
-def load(path: str | os.PathLike) -> Binding | Result | Simulated:
+def load(path: str | os.PathLike) -> "Binding | Result | Simulated":
     """What a file holds; of a directory, its result.h5.  Not collective: whoever calls it reads."""
     path = Path(path)
-    path = path / "result.h5" if path.is_dir() else path
-    kind = store.contents(path)[0]["format"]
-    if kind not in READERS:
-        raise InputError(f"{path}: is a file of {kind!r}; {', '.join(map(repr, READERS))} is accepted")
-    return READERS[kind](path)
+    content = reading.contents(path / "result.h5" if path.is_dir() else path)
+    if content.format not in READERS:
+        accepted = ", ".join(map(repr, READERS))
+        raise InputError(f"{content.path}: is a file of {content.format!r}; {accepted} is accepted")
+    return READERS[content.format](content)

@@ -2,13 +2,10 @@
 
 Of chains the interval is between the sample quantiles of all draws; of weighted particles it is between the
 smallest values whose weighted distribution function reaches its ends.  What a result file says of the
-posterior to quote is never computed again.
+posterior to quote is never computed again (`result`).
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -39,13 +36,13 @@ class Summary:
 
 
 def of_particles(beta: np.ndarray, weight: np.ndarray) -> Summary:
-    """Of a weighted sample (n,), weights of sum 1."""
+    """The summary of a weighted sample (n,), with weights of sum 1."""
     low, median, high = weights.quantiles(beta, weight, np.array(INTERVAL)).tolist()
     return Summary(*weights.moments(beta, weight), low, median, high, distinct_ess(beta, weight), np.nan)
 
 
 def of_chains(beta: np.ndarray, rhat: float, ess: float) -> Summary:
-    """Of draws (chains, n), of which all count the same."""
+    """The summary of draws (chains, n), of which all count the same."""
     low, median, high = np.quantile(beta, INTERVAL).tolist()
     return Summary(float(beta.mean()), float(beta.std()), low, median, high, ess, rhat)
 
@@ -54,25 +51,3 @@ def distinct_ess(beta: np.ndarray, weight: np.ndarray) -> float:
     """ESS of the distinct particles: copies made by resampling are worth no more than one."""
     _, copy = np.unique(beta, return_inverse=True)
     return weights.ess(np.bincount(copy, weights=weight))
-
-
-def quoted(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Summary:
-    """The posterior to quote, as the result file has it."""
-    numbers = (attributes[f"beta_{name}"] for name in ("mean", "sd", "low", "median", "high", "ess"))
-    rhat = arrays["diagnostics/beta"][0] if "diagnostics/beta" in arrays else np.nan
-    return Summary(*numbers, float(rhat))
-
-
-def meaning(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """What the posterior to quote is of; an SMC of a hidden image without final sweeps has particles only."""
-    if "marginal/beta" in arrays:
-        return "marginal over the labels"
-    hidden = json.loads(attributes["settings"])["image.kind"] == "observations"
-    return "particles for the last S" if hidden else "for the observed labels"
-
-
-def given_labels(arrays: Mapping[str, np.ndarray]) -> Summary | None:
-    """Of the particles for the last S(z) of a hidden image, beside the marginal posterior; else None."""
-    if "marginal/beta" not in arrays or "posterior/beta" not in arrays:
-        return None
-    return of_particles(arrays["posterior/beta"], arrays["posterior/weight"])

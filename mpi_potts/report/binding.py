@@ -22,11 +22,12 @@ from ..binding import file as binding_file
 from ..binding.function import Binding
 from ..errors import InputError
 from ..io import files
+from ..io.reading import Content
 from ..lattice import Lattice
 from ..model.exact import Exact
 from ..model.transition import transition
 from . import page
-from .figures import DARK, MIDDLE, render
+from .figures import DARK, MIDDLE, Drawing, render
 from .pictures import panels
 
 # Labellings of so many sites are counted in seconds at most.
@@ -44,16 +45,19 @@ class Line:
     sd: np.ndarray
 
     def covers(self, beta: np.ndarray) -> np.ndarray:
+        """Which of the betas lie between the ends of the line."""
         return (beta >= self.beta[0]) & (beta <= self.beta[-1])
 
     def at(self, name: str, beta: np.ndarray) -> np.ndarray:
+        """The mean or the sd, by its name, at betas between the ends."""
         return np.interp(beta, self.beta, getattr(self, name))
 
 
-def write(path: Path, directory: Path | None = None, other: Path | None = None) -> str:
+def write(content: Content, directory: Path | None = None, other: Path | None = None) -> str:
     """Write binding.html and its figure; returns what was written, in a line.  On one rank."""
+    path = content.path
     directory = path.parent if directory is None else directory
-    table = binding_file.read_binding(path)
+    table = binding_file.binding_of(content)
     line = choose_line(table, path, other)
     drawn = render({"binding": partial(figure, table, line)})
     files.make_directory(directory)
@@ -106,11 +110,12 @@ def deviations(table: Binding, line: Line, name: str) -> tuple[np.ndarray, np.nd
 
 
 def figure(table: Binding, line: Line) -> tuple[Figure, str]:
+    """Mean and sd of S(z) over beta with the line, and below each what is left without it."""
     drawn, axes = panels(4, 7.6, sharex=True, height_ratios=(3, 2, 3, 2))
     style = {"color": DARK, "ecolor": "0.55", "elinewidth": 0.7, "ls": "", "marker": "o"}
     style["ms"] = 3.0 if table.beta.size <= 200 else 1.4
     where = transition(Lattice(table.shape, table.neighbourhood), table.labels)
-    for name, top, below in (("mean", *axes[:2]), ("sd", *axes[2:])):
+    for name, top, below in zip(("mean", "sd"), axes[::2], axes[1::2]):
         error = getattr(table, f"{name}_se")
         text = f"{table.beta.size} simulated betas, 2 standard errors"
         top.errorbar(table.beta, getattr(table, name), 2.0 * error, label=text, zorder=2, **style)
@@ -132,7 +137,8 @@ def figure(table: Binding, line: Line) -> tuple[Figure, str]:
     )
 
 
-def html(path: Path, table: Binding, line: Line, drawn: dict) -> str:
+def html(path: Path, table: Binding, line: Line, drawn: dict[str, Drawing]) -> str:
+    """One file with everything in it."""
     shape = " x ".join(map(str, table.shape))
     title = f"{path.parent.resolve().name}: binding function of {shape} pixels, {table.labels} labels"
     numbers = page.table(("quantity", "value", "in words"), rows(table, line), numeric=(1,))
@@ -141,7 +147,7 @@ def html(path: Path, table: Binding, line: Line, drawn: dict) -> str:
 
 
 def rows(table: Binding, line: Line) -> Iterator[tuple[str, str, str]]:
-    """(quantity, value, what it means)."""
+    """(quantity, value, what it means) for the table of the page."""
     yield "betas", str(table.beta.size), f"from {table.beta[0]:g} to {table.beta[-1]:g}"
     yield "sweeps at each", str(table.iterations), f"of {table.sampler}, {table.burn_in} of them left out"
     yield "largest tau", f"{table.tau.max():.1f}", "sweeps to forget a state"

@@ -7,19 +7,21 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..estimation.autocorrelation import FLAG_DISAGREE
+from ..binding.function import Binding
+from ..estimation.verdicts import FLAG_DISAGREE
 from ..image import maps
-from .fit import Result
-from .pictures import entropy, image, label_map, panels
+from .fit import Report
+from .pictures import Panel, entropy, image, label_map, panels
 
 DPI = 200
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -54,7 +56,7 @@ def render(makers: Mapping[str, Callable[[], tuple[Figure, str] | None]]) -> dic
     return drawings
 
 
-def draw(result: Result) -> dict[str, Drawing]:
+def draw(report: Report) -> dict[str, Drawing]:
     """Every figure for which the result has the data, by name, in the order of the page."""
     makers = {
         "image": image,
@@ -66,23 +68,24 @@ def draw(result: Result) -> dict[str, Drawing]:
         "iterations": iterations,
         "draws": draws,
     }
-    return render({name: partial(maker, result) for name, maker in makers.items()})
+    return render({name: partial(maker, report) for name, maker in makers.items()})
 
 
 # beta and the binding function
 
 
-def beta(result: Result) -> tuple[Figure, str] | None:
-    found, arrays, known = result.attributes, result.arrays, ""
+def beta(report: Report) -> tuple[Figure, str] | None:
+    """The posterior of beta, with its interval and the phase transition."""
+    found, arrays, known = report.result.attributes, report.result.arrays, ""
     figure, (axes,) = panels(height=3.2)
-    span = _span(result)
+    span = _span(report)
     bins = np.linspace(*span, 61)
     if "density/beta" in arrays:
         axes.plot(arrays["density/beta"], arrays["density/value"], color=DARK, label="density")
-    elif result.hidden:
+    elif report.result.hidden:
         axes.hist(arrays["marginal/beta"], bins, density=True, color=LIGHT, label="marginal over the labels")
     if "posterior/beta" in arrays and "density/beta" not in arrays:
-        text = "for the observed labels" if result.observed else "particles for the last S(z)"
+        text = "for the observed labels" if report.result.observed else "particles for the last S(z)"
         weight = arrays["posterior/weight"]
         axes.hist(
             arrays["posterior/beta"],
@@ -93,40 +96,43 @@ def beta(result: Result) -> tuple[Figure, str] | None:
             color=DARK,
             label=text,
         )
-    if result.truth is not None:
-        axes.axvline(result.truth.beta, color="black", ls=":", lw=1.5, label="truth")
-        span = min(span[0], result.truth.beta), max(span[1], result.truth.beta)
-        known = f" The image was simulated with beta = {result.truth.beta:.5g}."
-    _mark(axes, result, span)
+    if report.truth is not None:
+        axes.axvline(report.truth.beta, color="black", ls=":", lw=1.5, label="truth")
+        span = min(span[0], report.truth.beta), max(span[1], report.truth.beta)
+        known = f" The image was simulated with beta = {report.truth.beta:.5g}."
+    _mark(axes, report, span)
     axes.set(xlim=span, xlabel=r"$\beta$ (inverse temperature)", ylabel="posterior density")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure, (
         f"Posterior of beta: mean {found['beta_mean']:.5g}, 95 % between {found['beta_low']:.5g} and "
-        f"{found['beta_high']:.5g}.{known} {_crit_words(result)}"
+        f"{found['beta_high']:.5g}.{known} {_crit_words(report)}"
     )
 
 
-def _crit_words(result):
-    exact = result.lattice.dimensions == 2 and result.attributes["neighbourhood"] == "first"
+def _crit_words(report: Report) -> str:
+    """Where the phase transition is, and how that is known, for a caption."""
+    exact = report.lattice.dimensions == 2 and report.result.attributes["neighbourhood"] == "first"
     how = "log(1 + sqrt(k))" if exact else "estimated for this neighbourhood"
-    return f"The phase transition is at beta_crit = {result.transition:.4f} ({how})."
+    return f"The phase transition is at beta_crit = {report.transition:.4f} ({how})."
 
 
-def _span(result) -> tuple[float, float]:
+def _span(report: Report) -> tuple[float, float]:
     """The betas to show: all draws, within a few standard deviations of the interval."""
-    found = result.attributes
-    names = [name for name in ("marginal/beta", "posterior/beta") if name in result.arrays]
-    low = min(result.arrays[name].min() for name in names)
-    high = max(result.arrays[name].max() for name in names)
+    found = report.result.attributes
+    names = [name for name in ("marginal/beta", "posterior/beta") if name in report.result.arrays]
+    low = min(report.result.arrays[name].min() for name in names)
+    high = max(report.result.arrays[name].max() for name in names)
     sd = max(found["beta_sd"], 1e-6)
     low, high = max(low, found["beta_low"] - 4.0 * sd), min(high, found["beta_high"] + 4.0 * sd)
     margin = 0.05 * (high - low) or sd
     return float(low - margin), float(high + margin)
 
 
-def _mark(axes, result, span, words=True, height=0.9):
+def _mark(
+    axes: Panel, report: Report, span: tuple[float, float], words: bool = True, height: float = 0.9
+) -> None:
     """The 95 % interval as a band; beta_crit as a line, or an arrow where it is outside."""
-    found, where = result.attributes, result.transition
+    found, where = report.result.attributes, report.transition
     label = (lambda text: text) if words else (lambda text: None)
     band = {"color": "0.92", "lw": 0, "zorder": 0, "label": label("95 % interval")}
     axes.axvspan(found["beta_low"], found["beta_high"], **band)
@@ -144,12 +150,12 @@ def _mark(axes, result, span, words=True, height=0.9):
         axes.text(y=height, s=text, color=MIDDLE, transform=axes.transAxes, **place)
 
 
-def binding(result: Result) -> tuple[Figure, str] | None:
+def binding(report: Report) -> tuple[Figure, str] | None:
     """Mean, its residuals, and sd of S(z) around the posterior, with two standard errors."""
-    table = result.binding
+    table = report.binding
     if table is None:
         return None
-    low, high = _around(result)
+    low, high = _around(table, report.result.attributes)
     inside = (table.beta >= low) & (table.beta <= high)
     at, curve = table.beta[inside], np.linspace(low, high, 400)
     mean, sd = table.moments(curve)
@@ -182,8 +188,8 @@ def binding(result: Result) -> tuple[Figure, str] | None:
         if flagged.any():
             panel.plot(at[flagged], values[flagged], "x", color=MIDDLE, ms=6, label="starts disagree")
         # The mean rises: there is room below it on the right, and above it on the left.
-        height = 0.06 if result.transition > high else 0.9
-        _mark(panel, result, (low, high), words=panel is axes[0], height=height)
+        height = 0.06 if report.transition > high else 0.9
+        _mark(panel, report, (low, high), words=panel is axes[0], height=height)
         panel.set_ylabel(f"{label}\n(pairs)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.align_ylabels(axes)
@@ -194,9 +200,9 @@ def binding(result: Result) -> tuple[Figure, str] | None:
     )
 
 
-def _around(result) -> tuple[float, float]:
+def _around(binding: Binding, found: Mapping[str, Any]) -> tuple[float, float]:
     """An interval about the posterior's, wide enough for a dozen betas of the grid, inside the grid."""
-    grid, found = result.binding.beta, result.attributes
+    grid = binding.beta
     width = found["beta_high"] - found["beta_low"]
     low, high = found["beta_low"] - width, found["beta_high"] + width
     nearest = np.sort(np.abs(grid - found["beta_mean"]))[min(11, grid.size - 1)]
@@ -207,24 +213,24 @@ def _around(result) -> tuple[float, float]:
 # Noise
 
 
-def noise(result: Result) -> tuple[Figure, str] | None:
+def noise(report: Report) -> tuple[Figure, str] | None:
     """The histogram of the pixels under the fitted mixture, and mu and sigma of every label below."""
-    if "noise/mean" not in result.arrays:
+    if "noise/mean" not in report.result.arrays:
         return None
-    mu, sigma = result.arrays["noise/mean"], result.arrays["noise/sd"]
+    mu, sigma = report.result.arrays["noise/mean"], report.result.arrays["noise/sd"]
     centre, width = mu.mean(axis=0), sigma.mean(axis=0)
     k = centre.size
     figure, (top, below) = panels(
         2, 3.6 + 0.16 * min(k, 12), sharex=True, height_ratios=(3, 0.6 + 0.25 * min(k, 12))
     )
-    if result.image is None:
+    if report.image is None:
         span = float((centre - 4 * width).min()), float((centre + 4 * width).max())
     else:
-        pixels = result.image.pixels
+        pixels = report.image.pixels
         span = tuple(np.quantile(pixels, (0.0005, 0.9995)).tolist())
         top.hist(pixels, np.linspace(*span, 81), density=True, color="0.85", label="pixels")
     x = np.linspace(*span, 500)
-    parts = result.shares * np.exp(-0.5 * ((x[:, None] - centre) / width) ** 2) / (width * np.sqrt(2 * np.pi))
+    parts = report.shares * np.exp(-0.5 * ((x[:, None] - centre) / width) ** 2) / (width * np.sqrt(2 * np.pi))
     top.plot(x, parts.sum(axis=1), color="black", lw=1.4, label="mixture")
     tones = maps.colours(k) / 255.0 * 0.85
     for j in range(k):
@@ -235,15 +241,16 @@ def noise(result: Result) -> tuple[Figure, str] | None:
     figure.legend(*top.get_legend_handles_labels(), loc="outside upper center", ncols=4 if k > 3 else 5)
     _noise_rows(below, mu, sigma, tones)
     below.set_xlim(span)
-    pixels = "The pixels and the" if result.image is not None else "The"
+    what = "The pixels and the" if report.image is not None else "The"
     return figure, (
-        f"{pixels} fitted mixture: every label's normal distribution, at the posterior means of mu and "
+        f"{what} fitted mixture: every label's normal distribution, at the posterior means of mu and "
         f"sigma, times its share. Below: mu with its 95 % interval (dot and thick bar) and mu plus and minus "
         f"sigma (thin)."
     )
 
 
-def _noise_rows(axes, mu, sigma, tones):
+def _noise_rows(axes: Panel, mu: np.ndarray, sigma: np.ndarray, tones: np.ndarray) -> None:
+    """mu with its 95 % interval and mu plus and minus sigma, a row for each label."""
     low, high = np.quantile(mu, (0.025, 0.975), axis=0)
     centre, width = mu.mean(axis=0), sigma.mean(axis=0)
     rows = np.arange(1, centre.size + 1)
@@ -257,8 +264,9 @@ def _noise_rows(axes, mu, sigma, tones):
 # What happened on the way
 
 
-def iterations(result: Result) -> tuple[Figure, str] | None:
-    arrays = result.arrays
+def iterations(report: Report) -> tuple[Figure, str] | None:
+    """S(z), the tolerance, the effective sample size and the acceptance over the iterations of the SMC."""
+    arrays = report.result.arrays
     if "trace/iteration" not in arrays:
         return None
     at, resampled = arrays["trace/iteration"], arrays["trace/resampled"] > 0
@@ -281,33 +289,33 @@ def iterations(result: Result) -> tuple[Figure, str] | None:
         panel.set_ylim(0.0, None)
     if resampled.any():
         axes[2].legend(loc="best")
-    if result.truth is not None and not result.observed:
-        axes[0].axhline(result.truth.statistic, color="black", ls=":", lw=1.5, label="true S(z)")
+    if report.truth is not None and not report.result.observed:
+        axes[0].axhline(report.truth.statistic, color="black", ls=":", lw=1.5, label="true S(z)")
         axes[0].legend(handles=axes[0].get_lines()[-1:], loc="best")
     axes[-1].set_xlabel("iteration of the SMC")
     axes[-1].xaxis.set_major_locator(MaxNLocator(8, integer=True))
     figure.align_ylabels(axes)
-    words = "" if result.truth is None else f" The true labels have S(z) = {result.truth.statistic}."
+    words = "" if report.truth is None else f" The true labels have S(z) = {report.truth.statistic}."
     return figure, (
         f"The SMC over its {at.size} iterations, which stopped because: "
-        f"{result.attributes['stopped_because']}.{words}"
+        f"{report.result.attributes['stopped_because']}.{words}"
     )
 
 
-def draws(result: Result) -> tuple[Figure, str] | None:
+def draws(report: Report) -> tuple[Figure, str] | None:
     """beta and S(z) of every chain over the final sweeps."""
-    if not result.hidden:
+    if not report.result.hidden:
         return None
     figure, axes = panels(2, 3.8, sharex=True)
     names = (("marginal/beta", r"$\beta$"), ("marginal/statistic", "S(z) (pairs)"))
     for panel, (name, label) in zip(axes, names):
-        chains = result.chains(name)
+        chains = report.result.by_chain(name)
         shades = np.linspace(0.1, 0.65, len(chains))
         for number, (values, shade) in enumerate(zip(chains, shades)):
             text = f"chain {number + 1}" if 1 < len(chains) <= 6 else None
             panel.plot(np.arange(1, values.size + 1), values, lw=0.5, color=str(shade), alpha=0.8, label=text)
         panel.set_ylabel(label)
-    if 1 < len(result.chains("marginal/beta")) <= 6:
+    if 1 < len(report.result.by_chain("marginal/beta")) <= 6:
         legend = axes[0].legend(loc="upper right", ncols=3)
         for line in legend.get_lines():
             line.set_linewidth(2.0)

@@ -1,16 +1,18 @@
 """The page of a report: one HTML file with everything in it, readable at any width and in grey."""
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import escape
+from itertools import count
+from typing import Any
 
 import numpy as np
 
-from ..estimation.diagnostics import settled
-from ..posterior.outcome import COARSE, FEW_DRAWS, flags_near
-from ..posterior.summary import meaning
+from ..binding.function import Binding
+from ..estimation.verdicts import settled
+from ..posterior.cautions import COARSE, FEW_DRAWS, flags_near
 from .figures import Drawing
-from .fit import Result
+from .fit import Report
 
 STYLE = """
 :root { color-scheme: light; }
@@ -59,10 +61,10 @@ PARTS = {
 }
 
 
-def html(result: Result, drawings: Mapping[str, Drawing], written: Iterable[str]) -> str:
+def html(report: Report, drawings: Mapping[str, Drawing], written: Iterable[str]) -> str:
     """The page; `written` are the names of the maps beside it."""
-    title = f"{result.path.parent.resolve().name}: report of mpi_potts"
-    return document(title, "\n".join(_body(result, drawings, list(written))))
+    title = f"{report.path.parent.resolve().name}: report of mpi_potts"
+    return document(title, "\n".join(_body(report, drawings, list(written))))
 
 
 def document(title: str, body: str) -> str:
@@ -74,29 +76,31 @@ def document(title: str, body: str) -> str:
     )
 
 
-def _body(result, drawings, written) -> Iterator[str]:
-    found = result.attributes
-    yield f"<h1>{escape(result.path.parent.resolve().name)}: {result.labels} labels</h1>"
+def _body(report: Report, drawings: Mapping[str, Drawing], written: list[str]) -> Iterator[str]:
+    """The parts of the page, from the answer down to the input."""
+    found = report.result.attributes
+    yield f"<h1>{escape(report.path.parent.resolve().name)}: {report.k} labels</h1>"
     yield (
         f'<p class="answer">&beta; = {found["beta_mean"]:.4f}, 95&nbsp;% between {found["beta_low"]:.4f} and '
         f"{found['beta_high']:.4f}</p>"
     )
-    yield f"<p>{escape(_in_words(result))}</p>"
-    yield _verdict(result)
-    yield from _pictures(result, drawings, written)
+    yield f"<p>{escape(_in_words(report))}</p>"
+    yield _verdict(report)
+    yield from _pictures(report, drawings, written)
     yield "<h2>The posterior of &beta;</h2>"
     yield row(figures_of(drawings, "beta", "draws"), figures_of(drawings, "binding"), kind="two")
-    yield from _noise(result, drawings)
-    yield from _smc(result, drawings)
+    yield from _noise(report, drawings)
+    yield from _smc(report, drawings)
     yield "<h2>Numbers</h2>"
-    yield table(("quantity", "value", "in words"), numbers(result), numeric=(1,))
-    yield from _input(result)
+    yield table(("quantity", "value", "in words"), numbers(report), numeric=(1,))
+    yield from _input(report)
 
 
-def _in_words(result):
-    found = result.attributes
+def _in_words(report: Report) -> str:
+    """What was fitted and how, in a sentence."""
+    found = report.result.attributes
     shape = " x ".join(map(str, found["shape"]))
-    source = "" if result.image is None else f" from {result.image.source.name}"
+    source = "" if report.image is None else f" from {report.image.source.name}"
     pixels = (
         f"{found['sites']} pixels of {shape}"
         if found["sites"] < np.prod(found["shape"])
@@ -107,20 +111,21 @@ def _in_words(result):
     return f"{pixels}{source}, {neighbourhood}, method {how}, seed {found['seed']}."
 
 
-def _verdict(result):
+def _verdict(report: Report) -> str:
     """The box at the top: converged, or what to be careful with."""
-    warnings = result.attributes["warnings"].splitlines()
-    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    warnings = report.result.attributes["warnings"].splitlines()
+    notes = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
     notes = f"<ul>{notes}</ul>" if notes else ""
     if not warnings:
-        checked = "diagnostics/beta" in result.arrays
+        checked = "diagnostics/beta" in report.result.arrays
         how = "Converged: all diagnostics are in order." if checked else "No warnings."
         return f'<div class="box"><strong>{how}</strong>{notes}</div>'
     items = "".join(f"<li>{escape(text)}</li>" for text in warnings)
     return f'<div class="box care"><strong>To be read with care:</strong><ul>{items}</ul>{notes}</div>'
 
 
-def _pictures(result, drawings, written):
+def _pictures(report: Report, drawings: Mapping[str, Drawing], written: list[str]) -> Iterator[str]:
+    """The image, its label map and its uncertainty, and the names of the maps beside the page."""
     if not {"image", "labels", "entropy"} & set(drawings):
         return
     yield "<h2>The image and its labels</h2>"
@@ -152,44 +157,45 @@ def figures_of(drawings: Mapping[str, Drawing], *names: str) -> str:
     return "".join(figures)
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable], numeric: Iterable[int] = ()) -> str:
+def table(head: Iterable[str], rows: Iterable[Iterable[Any]], numeric: Collection[int] = ()) -> str:
     """A table; the columns `numeric` are set to the right."""
 
-    def cells(tag, row):
-        marks = (' class="n"' if column in numeric else "" for column in range(len(row)))
+    def cells(tag: str, row: Iterable[Any]) -> str:
+        marks = (' class="n"' if column in numeric else "" for column in count())
         return "".join(f"<{tag}{mark}>{escape(str(cell))}</{tag}>" for mark, cell in zip(marks, row))
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    head = f"<thead><tr>{cells('th', head)}</tr></thead>"
-    return f'<div class="wide"><table>{head}<tbody>{body}</tbody></table></div>'
+    top = f"<thead><tr>{cells('th', head)}</tr></thead>"
+    return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
 
 
-def _noise(result, drawings):
-    if "noise/mean" not in result.arrays:
+def _noise(report: Report, drawings: Mapping[str, Drawing]) -> Iterator[str]:
+    """The noise of every label, drawn and in numbers."""
+    if "noise/mean" not in report.result.arrays:
         return
     yield "<h2>The noise of every label</h2>"
     head = ("label", "share", "mu", "sigma", "R-hat", "in words")
-    numbers_of = table(head, noise_rows(result), numeric=range(5))
+    numbers_of = table(head, noise_rows(report), numeric=range(5))
     yield row(figures_of(drawings, "noise"), numbers_of, kind="two")
-    if (np.diff(result.order) != 1).any():
-        given = ", ".join(str(j + 1) for j in result.order)
+    if (np.diff(report.order) != 1).any():
+        given = ", ".join(str(j + 1) for j in report.order)
         yield f"<p>Labels are numbered by their mean; in the input and the result these are {given}.</p>"
 
 
-def noise_rows(result: Result) -> Iterator[tuple[str, ...]]:
+def noise_rows(report: Report) -> Iterator[tuple[str, ...]]:
     """Share, mu and sigma with their standard deviations, and convergence, for each label."""
-    arrays = result.arrays
-    for j, share in enumerate(result.shares):
+    arrays = report.result.arrays
+    for j, share in enumerate(() if report.shares is None else report.shares):
         mu, sigma = arrays["noise/mean"][:, j], arrays["noise/sd"][:, j]
         worst = max(arrays["diagnostics/mean"][j, 0], arrays["diagnostics/sd"][j, 0])
         numbers = f"{share:.3f}", with_error(mu.mean(), mu.std()), with_error(sigma.mean(), sigma.std())
-        words = ", ".join([settled(worst, result.attributes["chains"]), *_twins(result, j)])
+        words = ", ".join([settled(worst, report.result.attributes["chains"]), *_twins(report, j)])
         yield (str(j + 1), *numbers, f"{worst:.3f}", words)
 
 
-def _twins(result, j):
+def _twins(report: Report, j: int) -> Iterator[str]:
     """Labels with nearly the same noise as label j: fewer labels would explain the image as well."""
-    mu, sigma = result.arrays["noise/mean"].mean(axis=0), result.arrays["noise/sd"].mean(axis=0)
+    mu, sigma = report.result.arrays["noise/mean"].mean(axis=0), report.result.arrays["noise/sd"].mean(axis=0)
     near = (np.abs(mu - mu[j]) < ALIKE * sigma[j]) & (np.abs(np.log(sigma / sigma[j])) < ALIKE)
     for i in np.flatnonzero(near & (np.arange(mu.size) != j)):
         yield f"nearly the same as label {i + 1}"
@@ -205,17 +211,17 @@ def with_error(value: float, error: float) -> str:
     return f"{value:.{digits}f} \u00b1\u00a0{error:.{digits}f}"
 
 
-def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
+def numbers(report: Report) -> Iterator[tuple[str, str, str]]:
     """(quantity, value, what it means) of everything that has a diagnostic."""
-    found, arrays = result.attributes, result.arrays
+    found, arrays = report.result.attributes, report.result.arrays
     yield (
         "beta, mean",
         f"{found['beta_mean']:.5f}",
-        meaning(found, arrays),
+        report.result.meaning,
     )
     yield "beta, standard deviation", f"{found['beta_sd']:.5f}", ""
     yield "beta, median", f"{found['beta_median']:.5f}", ""
-    yield "beta, 95 % interval", f"{found['beta_low']:.5f} to {found['beta_high']:.5f}", _side(result)
+    yield "beta, 95 % interval", f"{found['beta_low']:.5f} to {found['beta_high']:.5f}", _side(report)
     enough = "enough for the interval" if found["beta_ess"] >= FEW_DRAWS else "few: the interval is uncertain"
     yield "effective draws of beta", f"{found['beta_ess']:.0f}", enough
     for name, text in (("beta", "beta"), ("statistic", "S(z)")):
@@ -230,8 +236,8 @@ def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
             f"{found['binding_error']:.2g}",
             f"{word}: {100 * part:.0f} % of the sd",
         )
-    if result.binding is not None:
-        yield "betas of the binding function that are flagged", *_flagged(result)
+    if report.binding is not None:
+        yield "betas of the binding function that are flagged", *_flagged(report.binding, found)
     if "trace/iteration" in arrays:
         yield "iterations of the SMC", str(arrays["trace/iteration"].size), found["stopped_because"]
         yield "last tolerance", f"{arrays['trace/epsilon'][-1]:.4g}", "pairs of neighbours"
@@ -240,12 +246,11 @@ def numbers(result: Result) -> Iterator[tuple[str, str, str]]:
         yield "chains of labels", str(found["chains"]), ""
     for number, part in enumerate(arrays.get("exchange/acceptance", ())):
         yield f"proposals accepted, chain {number + 1}", f"{100 * part:.1f} %", ""
-    yield "beta_crit", f"{result.transition:.5f}", "the phase transition of the prior"
+    yield "beta_crit", f"{report.transition:.5f}", "the phase transition of the prior"
 
 
-def _flagged(result):
+def _flagged(binding: Binding, found: Mapping[str, Any]) -> tuple[str, str]:
     """How many betas of the grid are flagged, and how many of those that the posterior depends on."""
-    binding, found = result.binding, result.attributes
     near = flags_near(binding, found["beta_low"], found["beta_high"], found["beta_sd"])
     flagged = f"{np.count_nonzero(binding.flag)} of {binding.beta.size}"
     if near.size == 0:
@@ -253,37 +258,40 @@ def _flagged(result):
     return flagged, f"{np.count_nonzero(near)} of the {near.size} near the posterior"
 
 
-def _side(result):
-    found = result.attributes
-    if found["beta_high"] < result.transition:
+def _side(report: Report) -> str:
+    """On which side of the phase transition the interval lies, in words."""
+    found = report.result.attributes
+    if found["beta_high"] < report.transition:
         return "below beta_crit: many small patches"
     return (
         "above beta_crit: one label dominates the prior"
-        if found["beta_low"] > result.transition
+        if found["beta_low"] > report.transition
         else "about beta_crit"
     )
 
 
-def _smc(result, drawings):
+def _smc(report: Report, drawings: Mapping[str, Drawing]) -> Iterator[str]:
+    """The iterations of the SMC and where their time went."""
     if "iterations" not in drawings:
         return
     yield "<h2>The SMC</h2>"
-    times = table(("part of the SMC", "seconds", "%"), timings(result), numeric=(1, 2))
+    times = table(("part of the SMC", "seconds", "%"), timings(report), numeric=(1, 2))
     yield row(figures_of(drawings, "iterations"), times, kind="two")
 
 
-def timings(result: Result) -> Iterator[tuple[str, str, str]]:
+def timings(report: Report) -> Iterator[tuple[str, str, str]]:
     """(part, seconds, per cent) of the SMC; what is in no part is compilation, files and waiting."""
-    total = float(result.arrays["trace/seconds"].sum())
-    parts = {name: result.arrays[f"timing/{name}/seconds"].sum() for name in PARTS}
+    total = float(report.result.arrays["trace/seconds"].sum())
+    parts = {name: report.result.arrays[f"timing/{name}/seconds"].sum() for name in PARTS}
     rows = {PARTS[name]: seconds for name, seconds in parts.items()}
     rows |= {"compilation, files, waiting": max(0.0, total - sum(parts.values())), "all": total}
     for text, seconds in rows.items():
         yield text, f"{seconds:.3g}", f"{100.0 * seconds / total:.0f}" if total > 0 else ""
 
 
-def _input(result):
-    found = result.attributes
+def _input(report: Report) -> Iterator[str]:
+    """The input of the fit, and what made the result."""
+    found = report.result.attributes
     yield "<h2>The input</h2>"
     if found["overrides"]:
         yield f"<p>Changed by <code>--set</code>:</p><pre>{escape(found['overrides'])}</pre>"

@@ -1,17 +1,21 @@
 """Pictures of an image and of its maps, each with its scale and pixel numbers."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from ..image import maps
-from .fit import Result
+from .fit import Report
 
 WIDTH = 5.2  # inches: at the width of a telephone its letters are still read
+# Axes of matplotlib, whose own annotations refuse arrays that it takes.
+Panel = Any
 PIXELS = 1600  # of the longer side: more are not seen
 
 
-def panels(count: int = 1, height: float = 3.0, **settings) -> tuple[Figure, list]:
+def panels(count: int = 1, height: float = 3.0, **settings: Any) -> tuple[Figure, list[Panel]]:
     """A figure of `count` panels below each other; `height` of all, in inches."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.subplots(count, 1, squeeze=False, **settings)
@@ -28,13 +32,15 @@ def _shown(values: np.ndarray) -> tuple[np.ndarray, int, str]:
     return values[::step, ::step], step, words
 
 
-def _picture(result, values, settings, label):
+def _picture(
+    report: Report, values: np.ndarray, settings: dict[str, Any], label: str
+) -> tuple[Figure, Any, str]:
     """One map with its scale below; pixel numbers along the axes are those of the image's file."""
     shown, step, words = _shown(values)
     rows, columns = shown.shape
     height = float(np.clip(0.88 * WIDTH * rows / columns, 1.2, 1.5 * WIDTH)) + 1.0
     figure, (axes,) = panels(height=height)
-    top, left = (0, 0) if result.image is None else result.image.offset[:2]
+    top, left = (0, 0) if report.image is None else report.image.offset[:2]
     extent = (left - 0.5, left + columns * step - 0.5, top + rows * step - 0.5, top - 0.5)
     drawn = axes.imshow(shown, extent=extent, interpolation="nearest", **settings)
     axes.set(xlabel="column (pixel)", ylabel="row (pixel)", facecolor="white")
@@ -54,16 +60,17 @@ def _picture(result, values, settings, label):
     return figure, bar, words
 
 
-def image(result: Result) -> tuple[Figure, str] | None:
-    if result.image is None or result.image.labels is not None:
+def image(report: Report) -> tuple[Figure, str] | None:
+    """The image as it was fitted, in grey."""
+    if report.image is None or report.image.labels is not None:
         return None
-    source = result.image
+    source = report.image
     values = np.ma.masked_invalid(
         source.values if source.mask is None else np.where(source.mask, source.values, np.nan)
     )
     low, high = np.quantile(source.pixels, (0.005, 0.995))
     settings = {"cmap": "gray", "vmin": low, "vmax": high if high > low else None}
-    figure, bar, words = _picture(result, values, settings, "pixel value")
+    figure, bar, words = _picture(report, values, settings, "pixel value")
     bar.ax.locator_params(nbins=6)
     masked = " White: masked." if source.mask is not None else ""
     return (
@@ -72,29 +79,31 @@ def image(result: Result) -> tuple[Figure, str] | None:
     )
 
 
-def label_map(result: Result) -> tuple[Figure, str] | None:
-    if result.maps is None:
+def label_map(report: Report) -> tuple[Figure, str] | None:
+    """The most probable label of every pixel, or the observed one."""
+    if report.maps is None:
         return None
-    k, labels = result.labels, result.maps.labels
+    k, labels = report.k, report.maps.labels
     settings = {"cmap": ListedColormap(maps.colours(k) / 255.0), "vmin": 0.5, "vmax": k + 0.5}
-    figure, bar, words = _picture(result, np.ma.masked_equal(labels, 0), settings, "label, by ascending mean")
+    figure, bar, words = _picture(report, np.ma.masked_equal(labels, 0), settings, "label, by ascending mean")
     bar.set_ticks(np.unique(np.linspace(1, k, min(k, 12)).round().astype(int)))
     bar.ax.tick_params(length=0)
     masked = " White: masked." if (labels == 0).any() else ""
-    what = "The most probable label of each pixel" if result.hidden else "The observed labels"
+    what = "The most probable label of each pixel" if report.result.hidden else "The observed labels"
     return figure, f"{what}.{masked}{words}"
 
 
-def entropy(result: Result) -> tuple[Figure, str] | None:
-    if result.maps is None or result.maps.entropy is None:
+def entropy(report: Report) -> tuple[Figure, str] | None:
+    """How uncertain the label of every pixel is."""
+    if report.maps is None or report.maps.entropy is None:
         return None
-    largest = float(np.log2(result.labels))
+    largest = float(np.log2(report.k))
     settings = {"cmap": "gray_r", "vmin": 0.0, "vmax": largest}
-    values = np.ma.masked_invalid(result.maps.entropy)
-    figure, bar, words = _picture(result, values, settings, "entropy (bits)")
+    values = np.ma.masked_invalid(report.maps.entropy)
+    figure, bar, words = _picture(report, values, settings, "entropy (bits)")
     ticks = [*np.arange(0.0, largest - 0.25, 0.5), largest]
     bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks])
     return figure, (
         f"Uncertainty: the entropy of the label probabilities. White is certain; black, {largest:.3g} bits, "
-        f"is where all {result.labels} labels are equally probable.{words}"
+        f"is where all {report.k} labels are equally probable.{words}"
     )

@@ -12,28 +12,31 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..io import files, store
+from ..io import files, reading
+from ..io.formats import STUDY
+from ..io.reading import Content
 from ..study import scores as study
-from ..study.scores import FORMAT, VERSION, Fits
+from ..study.scores import Fits
 from . import page
 from .figures import DARK, LIGHT, MIDDLE, Drawing, render
-from .pictures import panels
+from .pictures import Panel, panels
 
 # The method that others are held against: without a tolerance, and exact up to the binding function.
 REFERENCE = "path"
 
 
-def load(path: Path) -> tuple[dict, list[Fits]]:
-    """Attributes of a study, and what each method found; on one rank."""
-    attributes, arrays = store.read(path, FORMAT, VERSION)
-    store.refuse_older(path, attributes, VERSION, "without draws")
-    return attributes, study.from_arrays(arrays, attributes["rows"])
+def load(content: Content) -> list[Fits]:
+    """What each method found in the study of a verified file; on one rank."""
+    content.require(STUDY)
+    reading.refuse_older(content.path, content.attributes, STUDY.version, "without draws")
+    return study.from_arrays(content.arrays(), content.attributes["rows"])
 
 
-def write(path: Path, directory: Path | None = None) -> str:
+def write(content: Content, directory: Path | None = None) -> str:
     """Write study.html and its figures; returns what was written, in a line.  On one rank."""
+    path, attributes = content.path, content.attributes
     directory = path.parent if directory is None else directory
-    attributes, fits = load(path)
+    fits = load(content)
     files.make_directory(directory)
     rows = [study.scores(each, attributes["bins"], attributes["calibrated"]) for each in fits]
     drawn = draw(fits, attributes)
@@ -89,12 +92,12 @@ def errors(fits: list[Fits]) -> tuple[Figure, str]:
     """The error of all draws; and of the means, as their distance from path sampling where there is one."""
     exact = next((each for each in fits if each.name == REFERENCE), None)
     others = [] if exact is None else [each for each in fits if (each.mean != exact.mean).any()]
-    both = len(others) > 0
+    both = exact is not None and len(others) > 0
     figure, axes = panels(1 + both, 1.0 + 0.32 * (len(fits) + both * len(others)) + 0.5 * both)
     _boxes(axes[0], fits, [posterior_error(each).ravel() for each in fits], DARK)
     axes[0].set_xlabel(r"$\beta$ drawn less true $\beta$")
     caption = "Error of beta in the draws of all images: range, middle half and median."
-    if both:
+    if exact is not None and both:
         _boxes(axes[1], others, [np.abs(each.mean - exact.mean) / exact.sd for each in others], MIDDLE)
         axes[1].set_xscale("log")
         axes[1].set_xlabel(f"distance of the mean from that of {REFERENCE}, in its sd")
@@ -107,6 +110,7 @@ def errors(fits: list[Fits]) -> tuple[Figure, str]:
 
 
 def ess(fits: list[Fits]) -> tuple[Figure, str]:
+    """Effective sample sizes of beta, a row for each method."""
     figure, (axes,) = panels(height=0.8 + 0.35 * len(fits))
     _boxes(axes, fits, [each.ess for each in fits], DARK)
     axes.set_xscale("log")
@@ -115,6 +119,7 @@ def ess(fits: list[Fits]) -> tuple[Figure, str]:
 
 
 def times(fits: list[Fits]) -> tuple[Figure, str]:
+    """CPU and elapsed times for one image, a panel each."""
     figure, axes = panels(2, 1.6 + 0.7 * len(fits), sharex=True)
     for panel, name, colour in zip(axes, ("cpu", "elapsed"), (DARK, MIDDLE)):
         _boxes(panel, fits, [getattr(each, name) for each in fits], colour)
@@ -140,7 +145,7 @@ def ranks(fits: list[Fits], most: int) -> tuple[Figure, str]:
     return figure, "Ranks of the true beta; grey: where 95 % of the bins of a right posterior lie."
 
 
-def _boxes(axes, fits, values, colour):
+def _boxes(axes: Panel, fits: list[Fits], values: list[np.ndarray], colour: str) -> None:
     """For each method, the first at the top: range, middle half and median."""
     places = np.arange(len(fits))[::-1]
     low, lower, median, upper, high = np.array(
@@ -152,7 +157,7 @@ def _boxes(axes, fits, values, colour):
     _rows(axes, fits)
 
 
-def _rows(axes, fits):
+def _rows(axes: Panel, fits: list[Fits]) -> None:
     """The names of the methods, the first at the top."""
     axes.set_yticks(np.arange(len(fits))[::-1], [each.name for each in fits])
     axes.set_ylim(-0.6, len(fits) - 0.4)

@@ -148,8 +148,8 @@ def decided(comm: Comm, function: Callable, *arguments) -> Any:
     return bcast(comm, function(*arguments) if comm.rank == 0 else None)
 
 
-def raise_together(comm: Comm, error: InputError | None) -> None:
-    """If some ranks have an InputError, raise that of the lowest such rank on every rank."""
+def raise_together(comm: Comm, error: Exception | None) -> None:
+    """If some ranks have an error, raise that of the lowest such rank on every rank."""
     errors = [e for e in comm.allgather(error) if e is not None]
     if errors:
         raise errors[0]

@@ -20,13 +20,14 @@ from ..binding.function import Binding
 from ..config.inputs import Config
 from ..errors import Damaged, Interrupted
 from ..image.pixels import Image, with_image_mean
-from ..io import files, fit_file, store
+from ..io import files, fit_file, reading, store
 from ..io.fit_file import Paths
+from ..io.formats import STUDY_PART
 from ..lattice import Lattice
 from ..methods import driver
 from ..methods.base import KINDS, Problem, needs_binding
 from ..model.simulate import Truth, simulate_image, truth_of
-from ..posterior import outcome
+from ..posterior.outcome import Outcome, outcome
 from ..rng import Purpose
 from ..runtime.control import Control
 from ..runtime.parallel import ALONE, Bell, Comm
@@ -35,7 +36,6 @@ from ..smc import weights
 from . import scores as study
 from .scores import COLUMNS, PROBABILITIES
 
-PART, VERSION = "mpi_potts study part", 2
 # A fit of a moment, which compiles what a method needs: compiling is in no one's times.
 SHORT = {
     "fit": {"final_sweeps": 2, "final_burn_in": 0},
@@ -97,8 +97,8 @@ class Study:
     def read(self, number: int, method: str, names=None) -> tuple[dict, dict[str, np.ndarray]]:
         """Attributes and datasets of a part; one of another input, or of an older program, is refused."""
         path = self.part(number, method)
-        attributes, arrays = store.read(path, PART, VERSION, names)
-        store.refuse_older(path, attributes, VERSION, "without draws")
+        attributes, arrays = reading.read(path, *STUDY_PART, names)
+        reading.refuse_older(path, attributes, STUDY_PART.version, "without draws")
         fit_file.check_settings(path, attributes, self.settings(method))
         return attributes, arrays
 
@@ -176,7 +176,7 @@ def fit_one(plan: Study, method: str, number: int, control) -> None:
     except Interrupted:
         clock.save()
         raise
-    found = outcome.outcome(ALONE, fit)
+    found = outcome(ALONE, fit)
     cpu, elapsed = clock.read()
     attributes = {"settings": json.dumps(plan.settings(method), sort_keys=True), "number": number}
     attributes |= {"method": method, "beta": true.beta, "iterations": fit.iteration}
@@ -184,11 +184,11 @@ def fit_one(plan: Study, method: str, number: int, control) -> None:
     datasets = {"cpu/seconds": np.array(cpu), "elapsed/seconds": np.array(elapsed)}
     for row, columns in posteriors(method, found, true.beta, plan.config.study.draws).items():
         datasets |= {f"{row}/{name}": np.asarray(value) for name, value in columns.items()}
-    store.write(ALONE, plan.part(number, method), PART, VERSION, attributes, datasets, "gather")
+    store.write(ALONE, plan.part(number, method), *STUDY_PART, attributes, datasets, "gather")
     shutil.rmtree(paths.directory, ignore_errors=True)
 
 
-def posteriors(method: str, found: outcome.Outcome, beta: float, count: int) -> dict[str, dict[str, Any]]:
+def posteriors(method: str, found: Outcome, beta: float, count: int) -> dict[str, dict[str, Any]]:
     """The columns of every posterior of beta that a fit gives: of particles, of chains, or of both."""
     fit, sample, rows = found.fit, found.fit.particles(), {}
     both = sample is not None and found.draws is not None

@@ -23,8 +23,7 @@ import numpy as np
 
 from .. import arithmetic
 
-# The file of a study, and what it has of each method beside the times.
-FORMAT, VERSION = "mpi_potts study", 2
+# What the file of a study has of each method beside the times.
 COLUMNS = ("mean", "sd", "quantiles", "ess", "rank", "sample")
 # Of the quantiles that a fit leaves: the ends of the 95 % and the 50 % interval, and the median.
 PROBABILITIES = np.array([0.025, 0.25, 0.5, 0.75, 0.975])

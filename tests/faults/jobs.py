@@ -17,7 +17,7 @@ import h5py
 import launch
 import numpy as np
 
-from mpi_potts.io import store
+from mpi_potts.io import reading
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.simulate import simulate_image
 
@@ -181,7 +181,7 @@ def names(directory: Path) -> set[str]:
 
 def _compare(one, other):
     if one.suffix == ".h5":
-        sums = [store.contents(path)[0]["checksum"] for path in (one, other)]  # verified
+        sums = [reading.contents(path).attributes["checksum"] for path in (one, other)]  # verified
         if sums[0] != sums[1]:
             yield "the checksums differ"
     arrays, others = _arrays(one), _arrays(other)

@@ -8,12 +8,11 @@ from method_cases import StopAt
 
 from mpi_potts.binding import chains
 from mpi_potts.binding import compute as precompute
-from mpi_potts.binding import file as binding_file
 from mpi_potts.cli.precompute import obtain
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
 from mpi_potts.image.pixels import lattice_of
-from mpi_potts.io import store
+from mpi_potts.io import formats, reading, store
 from mpi_potts.runtime import parallel
 from mpi_potts.runtime.control import Control
 
@@ -46,7 +45,7 @@ def run(comm, keys, control=None, fresh=False):
 
 
 def content(path):
-    attributes, arrays = store.read(path, binding_file.FORMAT, binding_file.VERSION)
+    attributes, arrays = reading.read(path, *formats.BINDING)
     return {name: attributes[name] for name in attributes if name not in ("writer", "created")}, arrays
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpi_potts.errors import InputError
-from mpi_potts.io import store
+from mpi_potts.io import reading, store
 
 ATTRIBUTES = {
     "labels": 3,
@@ -47,7 +47,7 @@ def test_rows_split_in_any_way_come_back_in_order(comm, directory, writer, how, 
     datasets = {name: store.Rows(mine, values[mine], n) for name, values in whole.items() if values.ndim}
     path = directory / "table.h5"
     store.write(comm, path, "test", 1, ATTRIBUTES, datasets | {"scalar": whole["scalar"]}, writer)
-    attributes, back = store.read(path, "test", 1)
+    attributes, back = reading.read(path, "test", 1)
     assert attributes["writer"] == writer
     assert attributes["shape"] == [125, 125] and attributes["starts"] == ["random", "ordered"]
     assert set(back) == set(whole)
@@ -64,10 +64,10 @@ def test_the_checksum_does_not_depend_on_writer_split_or_times(comm, directory):
         datasets = {"beta": whole["beta"], "seconds": np.array([float(number)])}
         datasets["group/state"] = store.Rows(mine, whole["group/state"][mine], 11)
         store.write(comm, directory / f"{number}.h5", "test", 1, ATTRIBUTES, datasets, writer)
-        sums.append(store.read(directory / f"{number}.h5", "test", 1)[0]["checksum"])
+        sums.append(reading.read(directory / f"{number}.h5", "test", 1)[0]["checksum"])
     assert len(set(sums)) == 1
     store.write(comm, directory / "other.h5", "test", 1, ATTRIBUTES | {"labels": 4}, {"beta": whole["beta"]})
-    assert store.read(directory / "other.h5", "test", 1)[0]["checksum"] not in sums
+    assert reading.read(directory / "other.h5", "test", 1)[0]["checksum"] not in sums
 
 
 @pytest.mark.parametrize("writer", store.WRITERS)
@@ -94,5 +94,5 @@ def test_no_space_is_refused_on_every_rank_and_leaves_the_old_file(comm, directo
     monkeypatch.setattr(os, "statvfs", lambda _: nothing)
     with pytest.raises(InputError, match=r"0\.0 MB free"):
         store.write(comm, path, "test", 1, {}, {"x": np.arange(4)}, writer)
-    assert np.array_equal(store.read(path, "test", 1)[1]["x"], np.arange(3))
+    assert np.array_equal(reading.read(path, "test", 1)[1]["x"], np.arange(3))
     assert os.listdir(directory) == ["a.h5"]

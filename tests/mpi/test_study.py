@@ -9,10 +9,9 @@ from mpi4py import MPI
 from mpi_potts.cli import study as command
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
-from mpi_potts.io import store
+from mpi_potts.io import formats, reading
 from mpi_potts.runtime import parallel
 from mpi_potts.runtime.control import Control
-from mpi_potts.study import scores as study
 from mpi_potts.study.fits import Study
 
 INPUT = Path(__file__).resolve().parent.parent.parent / "inputs" / "study_small.toml"
@@ -22,7 +21,7 @@ def run(comm, output, *changes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command.report, "drawable", lambda: False)  # figures take longer than the fits
         command.execute(comm, inputs.load(INPUT, changes, output), options())
-    return parallel.on_root(comm, store.read, output / "study.h5", study.FORMAT, study.VERSION)
+    return parallel.on_root(comm, reading.read, output / "study.h5", *formats.STUDY)
 
 
 class StopLast(Control):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mpi_potts.io import store
+from mpi_potts.io import reading
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "jobscripts"
@@ -64,7 +64,7 @@ def edited(script, target, /, **lines):
 
 def assert_same_bits(one, other, name, kind):
     """All datasets of two files but the times are the same."""
-    first, second = (store.read(directory / name, kind, 1)[1] for directory in (one, other))
+    first, second = (reading.read(directory / name, kind, 1)[1] for directory in (one, other))
     assert set(first) == set(second)
     differ = [
         key for key in first if not key.endswith("seconds") and first[key].tobytes() != second[key].tobytes()

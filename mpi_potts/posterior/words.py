@@ -1,0 +1,69 @@
+"""A result in a few lines, for the screen: at the end of a fit, and of one that was loaded from its file."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:  # numba comes with the one, and the other imports this module
+    from .outcome import Outcome
+    from .result import Result
+
+
+def of_outcome(found: "Outcome") -> str:
+    """What a fit found, as `mpi-potts fit` and `run` print it."""
+    fit, lines = found.fit, [found.fit.headline()]
+    if found.marginal is not None:
+        lines.append(f"beta, marginal over the labels  {found.marginal}")
+    if found.particles is not None:
+        of_what = "particles for the last S" if fit.problem.hidden else "for the observed labels "
+        lines.append(f"beta, {of_what}  {found.particles}")
+    if fit.problem.binding is not None:
+        error = f"{found.binding_error:.2g}"
+        lines.append(f"  not in this sd: the binding function's own standard error of beta, {error}")
+    if found.marginal is not None:
+        lines += _noise_table(found)
+    return "\n".join(lines + [f"warning: {text}" for text in found.warnings])
+
+
+def _noise_table(found: "Outcome") -> Iterator[str]:
+    """A heading and a line for each label: its share, mean and sd, and the larger R-hat of the two."""
+    draws, rhat = found.draws, found.diagnostics
+    if draws is None or found.shares is None:
+        return
+    yield f"{'label':>7} {'share':>7} {'mean':>12} {'+-':>9} {'sd':>12} {'+-':>9} {'R-hat':>7}"
+    for j, share in enumerate(found.shares):
+        mean, sd = draws.mean[:, :, j], draws.sd[:, :, j]
+        worst = max(rhat["mean"][j, 0], rhat["sd"][j, 0])
+        yield (
+            f"{j + 1:>7} {share:>7.3f} {mean.mean():>12.5g} {mean.std():>9.2g} "
+            f"{sd.mean():>12.5g} {sd.std():>9.2g} {worst:>7.3f}"
+        )
+
+
+def of_result(result: "Result") -> Iterator[str]:
+    """The lines that printing a loaded result gives."""
+    yield f"{result.method}: {result.stopped_because}"
+    yield from of_beta(result)
+    yield from _of_noise(result)
+    yield from (f"warning: {text}" for text in result.warnings)
+
+
+def of_beta(result: "Result") -> Iterator[str]:
+    """The posterior of beta to quote, and that of the particles for the last S(z) beside it."""
+    yield f"beta, {result.meaning}  {result.summary}"
+    if result.particles is not None:
+        yield f"beta, particles for the last S  {result.particles}"
+
+
+def _of_noise(result: "Result") -> Iterator[str]:
+    """A line for each label of a hidden image: its share, mean and sd."""
+    if result.mu is None or result.sigma is None or result.labels is None or result.probability is None:
+        return
+    for j in range(result.mu.shape[1]):
+        mu, sigma = result.mu[:, j], result.sigma[:, j]
+        share = result.probability[result.labels >= 0, j].mean(dtype=np.float64)
+        yield (
+            f"label {j + 1}: share {share:.3f}, mean {mu.mean():.5g} +- {mu.std():.2g}, "
+            f"sd {sigma.mean():.5g} +- {sigma.std():.2g}"
+        )
