@@ -45,16 +45,12 @@ REPORTS = ("report/figures.py", "report/binding.py", "report/page.py", "report/p
 
 # Public functions here are not annotated yet: to be emptied, folder by folder.
 NOT_YET_ANNOTATED = (
-    "api.py",
     "cli/",
     "config/",
-    "io/",
     "kernels/",
     "labels/",
     "methods/",
     "model/",
-    "posterior/",
-    "report/",
     "runtime/parallel.py",
     "study/",
 )

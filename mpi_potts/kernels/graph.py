@@ -29,7 +29,7 @@ class Layout(NamedTuple):
     ends: np.ndarray  # (edges, 2) uint32 numbers of the two sites, the later one first; ascending
 
 
-class Scratch(NamedTuple):
+class GraphScratch(NamedTuple):
     """What a sweep works in."""
 
     like: np.ndarray  # (edges,) uint8: whether the ends have the same label
@@ -68,7 +68,7 @@ def swendsen_wang(
 ) -> np.ndarray:
     """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistics = np.empty(count, dtype=np.int64)
-    scratch = Scratch(
+    scratch = GraphScratch(
         like=np.empty(len(layout.ends), dtype=np.uint8),
         words=np.empty(BLOCK, dtype=np.uint64),
         queue=np.empty((BLOCK, 2), dtype=np.uint32),
