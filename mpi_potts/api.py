@@ -33,7 +33,7 @@ from .errors import InputError
 from .io import files
 from .io.fit_file import Paths
 from .kernels import compiling
-from .methods.base import Problem, needs_binding
+from .methods.base import needs_binding
 from .posterior.result import Result, Simulated, read_image, read_result
 from .runtime import parallel
 from .runtime.control import Control
@@ -82,12 +82,13 @@ def fit(
     with _session("fit", comm, output, quiet, fresh, max_hours) as session:
         comm = session.comm
         settings = session.configure(keys, image, binding)
-        settings, pixels, lattice = on_root(comm, fit_command.load, settings)
+        problem = fit_command.pose(comm, settings)
+        settings, lattice = problem.config, problem.lattice
         if needs_binding(settings):
-            binding = session.binding(settings, lattice, binding)
+            problem = replace(problem, binding=session.binding(settings, lattice, binding))
         # Where the input lies is where its image will: a report finds it there.
         settings = replace(settings, path=session.directory / "input.toml")
-        problem = Problem(settings, pixels, lattice, binding if needs_binding(settings) else None)
+        problem = replace(problem, config=settings)
         fit_command.fit_image(comm, problem, session.control, session.options)
         on_root(comm, session.keep_arrays)
         result = read_result(comm, Paths(settings.output).result)

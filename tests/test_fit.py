@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import signal
 import time
+from dataclasses import replace
 
 import launch
 import numpy as np
@@ -13,7 +14,6 @@ from fitting import image_of, problem_of, run_fit, same_bits, write_input
 from mpi_potts.binding.function import Binding
 from mpi_potts.errors import InputError
 from mpi_potts.io import fit_file, store
-from mpi_potts.methods.driver import Problem
 from mpi_potts.runtime.parallel import ALONE
 from mpi_potts.smc.sampler import Stop
 from mpi_potts.smc.weights import Reason
@@ -146,7 +146,7 @@ def test_a_binding_function_of_another_lattice_or_k_is_refused(hidden):
         fields = problem.binding.__dataclass_fields__
         other = Binding(**{f: getattr(problem.binding, f) for f in fields} | {name: value})
         with pytest.raises(InputError, match=name):
-            Problem(problem.config, problem.image, problem.lattice, other)
+            replace(problem, binding=other)
 
 
 @pytest.mark.filterwarnings("ignore")  # other people's

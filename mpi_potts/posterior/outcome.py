@@ -19,7 +19,6 @@ from .. import rng
 from ..estimation.autocorrelation import FLAG_DISAGREE, FLAG_SHORT
 from ..estimation.diagnostics import LARGEST_RHAT, effective_size, split_rhat
 from ..io.store import Rows
-from ..labels.chain import grain_of
 from ..labels.ensemble import Draws
 from ..labels.starts import score
 from ..methods.base import Fit
@@ -115,9 +114,9 @@ def _behind(comm, fit, draws) -> np.ndarray:
     """(chains,) how far the score of each chain is behind the best; of hidden images, else nothing."""
     if draws is None or not fit.problem.hidden or fit.chains.count == 1:
         return np.zeros(0)
-    chains, values = fit.chains, fit.problem.image.values
+    chains, image = fit.chains, fit.problem.image  # which ranks without a chain do not hold
     scores = [
-        score(chain, values, float(draws.beta[number].mean()))
+        score(chain, image.values, float(draws.beta[number].mean()))
         for number, chain in zip(chains.numbers, chains.chains)
     ]
     scores = merge_rows(comm, chains.numbers, np.array(scores), chains.count)
@@ -180,7 +179,7 @@ def _warnings(fit, beta: Summary, draws, diagnostics, binding_error, behind):
 
 def _coarse_grain(problem, sd):
     """Pixels are counted in grains: where a few are very far from all others, these have few grains."""
-    grain = grain_of(problem.image.values[problem.lattice.exists])
+    grain = problem.facts.grain
     narrow = int(np.argmin(sd))
     if grain > GRAIN * sd[narrow]:
         yield (

@@ -126,7 +126,7 @@ def _settings(path, attributes, places) -> Config:
             raise InputError(f"--set {place}: a result is as it is; {', '.join(PLACES)} is accepted")
     directory = Path(attributes.get("input_directory") or path.parent)
     changes = (*attributes["overrides"].splitlines(), *places)
-    found = inputs.parse(attributes["input"], directory / "input.toml", changes, path.parent)
+    found = inputs.parse_stored(attributes["input"], directory / "input.toml", changes, path.parent)
     return replace(found, path=path)
 
 

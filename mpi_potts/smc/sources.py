@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from .. import rng
-from ..config.method_keys import PseudoDataKeys
+from ..config.inputs import PseudoDataKeys
 from ..errors import InputError
 from ..kernels import smc as kernels
 from ..model.potts import LARGEST_BETA, Sampler
