@@ -7,6 +7,7 @@ runs, and one of the final sweeps, which has the counts of every label at every 
 import argparse
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,6 @@ from mpi_potts.cli import fit, precompute
 from mpi_potts.config import inputs
 from mpi_potts.io import fit_file, store
 from mpi_potts.labels import ensemble
-from mpi_potts.methods.base import Problem
 from mpi_potts.runtime.control import Control
 from mpi_potts.runtime.parallel import ALONE
 
@@ -61,10 +61,10 @@ def measure(side: int, writer: str) -> list[tuple[float, float, int]]:
         loaded = inputs.load(path, (f"run.writer={writer}",), Path(room, "out"))
         fit_file.write_checkpoint, ensemble.SLICE_SITES = timed, 4 * side * side
         try:
-            loaded, image, lattice = fit.load(loaded)
+            problem = fit.pose(ALONE, loaded)
             with Control() as control:
-                binding = precompute.obtain(ALONE, loaded, lattice, control, quiet=True)
-                fit.fit_image(ALONE, Problem(loaded, image, lattice, binding), control, OPTIONS)
+                binding = precompute.obtain(ALONE, loaded, problem.lattice, control, quiet=True)
+                fit.fit_image(ALONE, replace(problem, binding=binding), control, OPTIONS)
         finally:
             fit_file.write_checkpoint, ensemble.SLICE_SITES = write, sites
     return costs

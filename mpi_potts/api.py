@@ -34,7 +34,7 @@ from .io import files, formats, reading
 from .io.fit_file import Paths
 from .kernels import compiling
 from .lattice import Lattice
-from .methods.base import Problem, needs_binding
+from .methods.base import needs_binding
 from .posterior.result import Result, Simulated, simulated_of
 from .runtime import parallel
 from .runtime.control import Control
@@ -83,11 +83,13 @@ def fit(
     with _session("fit", comm, output, quiet, fresh, max_hours) as session:
         comm = session.comm
         settings = session.configure(keys, image, binding)
-        settings, pixels, lattice = on_root(comm, fit_command.load, settings)
-        used = session.binding(settings, lattice, binding) if needs_binding(settings) else None
+        problem = fit_command.pose(comm, settings)
+        settings, lattice = problem.config, problem.lattice
+        if needs_binding(settings):
+            problem = replace(problem, binding=session.binding(settings, lattice, binding))
         # Where the input lies is where its image will: a report finds it there.
         settings = replace(settings, path=session.directory / "input.toml")
-        problem = Problem(settings, pixels, lattice, used)
+        problem = replace(problem, config=settings)
         fit_command.fit_image(comm, problem, session.control, session.options)
         on_root(comm, session.keep_arrays)
         result = _read_result(comm, Paths(settings.output).result)

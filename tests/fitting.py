@@ -1,5 +1,6 @@
 """Small hidden images with known truth, and fits of them, for the tests."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ from mpi_potts.cli import fit, precompute
 from mpi_potts.config import inputs
 from mpi_potts.io import reading
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.base import Problem, needs_binding
+from mpi_potts.methods.base import needs_binding
 from mpi_potts.model.simulate import simulate_image
 from mpi_potts.runtime import parallel
 from mpi_potts.runtime.control import Control
@@ -65,12 +66,12 @@ def options(**changes):
 def problem_of(comm, path, output, overrides=()):
     """Load and precompute: the problem that `mpi-potts run` would fit."""
     settings = inputs.load(path, overrides, output)
-    settings, image, lattice = parallel.on_root(comm, fit.load, settings)
-    binding = None
+    problem = fit.pose(comm, settings)
+    if not needs_binding(problem.config):
+        return problem
     with Control() as control:
-        if needs_binding(settings):
-            binding = precompute.obtain(comm, settings, lattice, control, quiet=True)
-    return Problem(settings, image, lattice, binding)
+        binding = precompute.obtain(comm, problem.config, problem.lattice, control, quiet=True)
+    return replace(problem, binding=binding)
 
 
 def run_fit(comm, path, output, overrides=(), control=None, **changes):

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import signal
 import time
+from dataclasses import replace
 
 import launch
 import numpy as np
@@ -14,7 +15,6 @@ from mpi_potts.binding.function import Binding
 from mpi_potts.errors import InputError
 from mpi_potts.io import fit_file, reading
 from mpi_potts.io.formats import CHECKPOINT
-from mpi_potts.methods.driver import Problem
 from mpi_potts.runtime.parallel import ALONE
 from mpi_potts.smc.sampler import Stop
 from mpi_potts.smc.weights import Reason
@@ -147,7 +147,7 @@ def test_a_binding_function_of_another_lattice_or_k_is_refused(hidden):
         fields = problem.binding.__dataclass_fields__
         other = Binding(**{f: getattr(problem.binding, f) for f in fields} | {name: value})
         with pytest.raises(InputError, match=name):
-            Problem(problem.config, problem.image, problem.lattice, other)
+            replace(problem, binding=other)
 
 
 @pytest.mark.filterwarnings("ignore")  # other people's

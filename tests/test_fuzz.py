@@ -10,7 +10,6 @@ import json
 import math
 import struct
 import zlib
-from dataclasses import fields
 from pathlib import Path
 
 import h5py
@@ -23,7 +22,7 @@ from mpi_potts.binding import chains
 from mpi_potts.binding import file as binding_file
 from mpi_potts.binding.compute import Task
 from mpi_potts.cli import fit, precompute, simulate, study
-from mpi_potts.config import inputs, schema
+from mpi_potts.config import inputs, registry, schema
 from mpi_potts.config.inputs import Config
 from mpi_potts.errors import InputError
 from mpi_potts.image import pixels as image
@@ -86,7 +85,9 @@ def values_of(kind):
 
 def tables(form):
     """A table with some of its keys, perhaps with one that it has not."""
-    known = {f.name: f.metadata["kind"] for f in fields(form) if schema.is_key(f)}
+    known = {f.name: f.metadata["kind"] for f in schema.keys_of(form)}
+    if form is Config:
+        known |= {name: schema.Table(own.form) for name, own in registry.own_tables().items()}
     right = {name: values_of(kind) for name, kind in known.items()}
     return st.fixed_dictionaries({}, optional=right).flatmap(
         lambda table: st.one_of(
@@ -116,14 +117,14 @@ def prepare(text, path):
     """Everything that the commands do with an input before they begin to work."""
     loaded = inputs.parse(text, path, output=path.parent / "out")
     lattice = right_or_refused(image.lattice_of, loaded)
-    right_or_refused(fit.load, loaded)
+    right_or_refused(fit.read_image, loaded)
     right_or_refused(study.prepare, loaded)
     right_or_refused(precompute.lattice_to_cover, loaded)
     if lattice is None:
         return
     for number in range(min(3, loaded.simulate.images)):
         right_or_refused(simulate.plan, loaded, lattice, number)
-    right_or_refused(needs.check_fit, ALONE, loaded, lattice, True)
+    right_or_refused(needs.check_fit, ALONE, loaded, lattice)
     if right_or_refused(needs.check_precompute, ALONE, loaded, lattice, 2) is None:
         right_or_refused(_small_task, loaded, lattice)
 
@@ -246,7 +247,7 @@ def any_image(directory, ending, data):
     for kind in ("observations", "labels"):
         text = f"[image]\npath = {json.dumps(path.name)}\nkind = {kind!r}\n"
         loaded = inputs.parse(text, directory / "input.toml")
-        found = right_or_refused(fit.load, loaded)
+        found = right_or_refused(fit.read_image, loaded)
         if found is not None:
             assert np.isfinite(found[1].values).all() and found[1].values.size >= 2
 
@@ -332,7 +333,7 @@ def test_an_odd_array_is_refused(tmp_path, name, ending):
     path.write_bytes(_npy(array) if ending == ".npy" else _hdf5(array))
     loaded = inputs.parse(f"[image]\npath = {path.name!r}\n", tmp_path / "input.toml")
     with pytest.raises(InputError, match=rf"image{ending}") as refused:
-        fit.load(loaded)
+        fit.read_image(loaded)
     one_line(refused.value)
 
 
@@ -427,11 +428,12 @@ def test_an_enormous_precomputation_is_refused_with_its_bytes(tmp_path, keys, wo
 )
 def test_an_enormous_fit_is_refused_with_its_bytes(tmp_path, monkeypatch, method, key, value):
     monkeypatch.setattr(memory, "available", lambda: 1e9)
-    changes = (f"fit.method={method}", f"{key}={value}")
+    kind = "labels" if method == "rejection" else "observations"
+    changes = (f"fit.method={method}", f"{key}={value}", f"image.kind={kind}")
     loaded = inputs.parse("[image]\nshape = [9, 9]", tmp_path / "input.toml", changes)
     lattice = image.lattice_of(loaded)
     with pytest.raises(InputError, match=rf"{key} = .*needs .* of memory, 1\.0 GB are available"):
-        needs.check_fit(ALONE, loaded, lattice, method != "rejection")
+        needs.check_fit(ALONE, loaded, lattice)
 
 
 def test_more_than_can_be_counted_is_refused(tmp_path):

@@ -17,7 +17,7 @@ from mpi_potts.labels.observed import ObservedLabels
 from mpi_potts.lattice import Lattice
 from mpi_potts.methods import rejection
 from mpi_potts.methods.base import Problem, needs_binding
-from mpi_potts.methods.joint_chains import PseudolikelihoodPhase
+from mpi_potts.methods.pseudolikelihood import PseudolikelihoodPhase
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
 from mpi_potts.posterior.result import Result
@@ -52,9 +52,9 @@ def observed(request, tmp_path_factory):
         keys = {name.replace("__", "."): value for name, value in keys.items()}
         output = directory / (name or method)
         settings = inputs.load(path, sets({"fit.method": method} | keys), output)
-        settings, image, _ = fit.load(settings)
+        settings, image, _ = fit.read_image(settings)
         given = binding if needs_binding(settings) else None
-        problem = Problem(settings, image, lattice, given)
+        problem = Problem.of(settings, image, lattice, given)
         with Control() as control:
             fit.fit_image(ALONE, problem, control, options())
         return reading.read(output / "result.h5", *formats.RESULT)

@@ -5,11 +5,11 @@ share its memory.  The memory is what this process holds now and the arrays that
 directory that `run` would refuse is refused here as well.  Nothing is written.
 """
 
+import math
 import os
-import resource
-import sys
 import tomllib
-from dataclasses import dataclass
+from argparse import Namespace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,15 +17,17 @@ from ..binding.compute import BindingPaths, Task, choose_starts
 from ..binding.grid import make_grid
 from ..config.inputs import Config
 from ..errors import InputError
-from ..image.pixels import Image, lattice_of, load_image, with_image_mean
+from ..image.pixels import Image, lattice_of
 from ..io import fit_file
 from ..kernels import compiling
 from ..lattice import Lattice
-from ..methods.base import Problem, check_method, label_team, needs_binding
-from ..methods.timing import stand_in, time_iteration, time_label_sweep, time_sweep
+from ..methods import needs
+from ..methods.base import Problem, label_team, method_of, needs_binding
+from ..methods.timing import stand_in, time_label_sweep, time_sweep
 from ..model.potts import Sampler
 from ..model.transition import transition
-from ..runtime import parallel
+from ..runtime import memory, parallel
+from ..runtime.parallel import Comm
 from ..runtime.progress import clock
 from ..study.fits import Study, make_problem
 from . import fit, study
@@ -36,15 +38,16 @@ Row = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Seconds of what is done over and over; None where the input has none of it."""
+class FitPace:
+    """Seconds of what a fit does over and over; None where the input has none of it."""
 
     sweep: float  # of the prior, on one rank
     label_sweep: float | None  # of one label chain
-    iteration: float | None  # of the SMC, on all ranks
+    iteration: float | None  # apart from sweeps, on all ranks
 
 
-def execute(comm, config: Config, options) -> int:
+def execute(comm: Comm, config: Config, options: Namespace) -> int:
+    """Collective.  Print the plan of the input, an image's or a study's."""
     parallel.on_root(comm, check_output, config)
     with compiling.measured() as compiled:
         rows = _study(comm, config) if asks_for_a_study(config) else _one_image(comm, config)
@@ -65,15 +68,19 @@ def _compiled(seconds):
     return f"{done}, and kept by numba; a machine without its cache compiles first, about a minute"
 
 
-def _one_image(comm, config) -> list[Row]:
-    config, image, lattice, standing = parallel.on_root(comm, examine, config)
-    sampler, betas, pace = measure(comm, config, lattice, image)
-    rows = describe(config, lattice, _pixels(image)) + standing
+def _one_image(comm: Comm, config: Config) -> list[Row]:
+    """Collective.  The plan for an image, or where none is named for its lattice."""
+    problem = None if config.image.path is None else fit.pose(comm, config)
+    config = config if problem is None else problem.config
+    lattice = parallel.on_root(comm, lattice_of, config) if problem is None else problem.lattice
+    standing = parallel.on_root(comm, examine, config, lattice, problem)
+    betas, pace = measure(comm, config, lattice, problem)
+    rows = describe(config, lattice, _pixels(problem)) + standing
     if needs_binding(config) and not parallel.on_root(comm, _there, config, lattice):
         rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size)
-    if image is not None:
+    if problem is not None:
         rows += fit_rows(config, lattice, pace, comm.size)
-    return rows + memory_rows(config, sampler, betas, comm.size)
+    return rows + memory_rows(config, lattice, [config], comm.size, comm.size)
 
 
 def check_output(config: Config) -> None:
@@ -83,16 +90,12 @@ def check_output(config: Config) -> None:
         raise InputError(f"{config.output}: {there} is not a directory that can be written")
 
 
-def examine(config: Config) -> tuple[Config, Image | None, Lattice, list[Row]]:
-    """The input with its image, if any, and what the output directory holds of it; on one rank."""
-    if config.image.path is None:
-        lattice = lattice_of(config)
-        return config, None, lattice, binding_rows(config, lattice)
-    check_method(config)
-    image = load_image(config)
-    config, lattice = with_image_mean(config, image), lattice_of(config, image)
+def examine(config: Config, lattice: Lattice, problem: Problem | None) -> list[Row]:
+    """What the output directory holds of the input already; on one rank."""
+    if problem is None:
+        return binding_rows(config, lattice)
     rows = binding_rows(config, lattice) if needs_binding(config) else []
-    return config, image, lattice, rows + result_rows(config, image, lattice)
+    return rows + result_rows(problem)
 
 
 def _there(config, lattice) -> bool:
@@ -109,41 +112,48 @@ def binding_rows(config: Config, lattice: Lattice) -> list[Row]:
     return [("binding", f"{paths.parts}: begun, will be continued")] if paths.parts.exists() else []
 
 
-def result_rows(config: Config, image: Image, lattice: Lattice) -> list[Row]:
+def result_rows(problem: Problem) -> list[Row]:
     """Whether the result or a checkpoint is there; one of another input is refused."""
-    paths, settings = fit_file.Paths(config.output), Problem(config, image, lattice, None).settings
+    config = problem.config
+    paths, settings = fit_file.Paths(config.output), problem.settings
     if needs_binding(config):
         # The digest of a binding function is known only once it is there.
         del settings["binding"], settings["precompute.interpolation"]
-        if _there(config, lattice):
-            settings = Problem(config, image, lattice, fit.read_binding(config)).settings
+        if _there(config, problem.lattice):
+            settings = replace(problem, binding=fit.read_binding(config)).settings
     if fit_file.finished(paths, settings):
         return [("result", f"{paths.result}: there already; only --fresh would fit again")]
-    found, _ = fit_file.find_checkpoint(paths, settings, remove=False)
-    return [("checkpoint", f"{found}: the fit goes on from it")] if found else []
+    checkpoint, _ = fit_file.find_checkpoint(paths, settings, remove=False)
+    return [("checkpoint", f"{checkpoint}: the fit goes on from it")] if checkpoint else []
 
 
-def measure(comm, config: Config, lattice: Lattice, image: Image | None) -> tuple[Sampler, np.ndarray, Pace]:
-    """The sampler and the grid of the precomputation, and how fast this machine is; collective."""
+def measure(
+    comm: Comm, config: Config, lattice: Lattice, problem: Problem | None
+) -> tuple[np.ndarray, FitPace]:
+    """Collective.  The grid of the precomputation, and how fast this machine is; the fit's parts, if any."""
     keys, k = config.precompute, config.model.labels
     betas = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
     sampler = Sampler(lattice, k, keys.sampler)
     parallel.warm_up(comm, lambda: time_sweep(sampler, betas[0], seconds=0.0))
     mean = np.mean([time_sweep(sampler, float(np.quantile(betas, place))) for place in PLACES])
     sweep = max(comm.allgather(float(mean)))
-    if image is None:
-        return sampler, betas, Pace(sweep, None, None)
-    problem = Problem(config, image, lattice, stand_in(config, lattice))
+    if problem is None:
+        return betas, FitPace(sweep, None, None)
+    binding = stand_in(config, lattice)
+    problem = replace(problem, binding=binding)
     problem.compile(comm)
     team = label_team(comm, config, lattice)
     labels = parallel.on_root(comm, time_label_sweep, problem, team) if problem.hidden else None
-    smc = config.fit.method == "smc-abc" and not config.fit.pseudo_data
-    return sampler, betas, Pace(sweep, labels, time_iteration(comm, config, problem.binding) if smc else None)
+    return betas, FitPace(sweep, labels, method_of(config).time_iteration(comm, config, binding))
 
 
-def _pixels(image: Image | None) -> str:
-    if image is None:
+def _pixels(problem: Problem | None) -> str:
+    """What the image is, in a few words; on rank 0, which holds it."""
+    if problem is None:
         return "none: precompute and simulate need only the shape"
+    image: Image | None = problem.image
+    if image is None:
+        return ""
     values = image.pixels
     if image.labels is not None:
         return f"{image.source}: observed labels, {np.unique(values).size} different ones"
@@ -157,6 +167,7 @@ def chains(config: Config, lattice: Lattice) -> int:
 
 
 def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
+    """What the input says, in words: the image, its lattice, model and prior, and the output."""
     k, prior = config.model.labels, config.prior
     exist = f"{lattice.sites} of {np.prod(lattice.shape)} pixels"
     noise = f"; label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
@@ -179,7 +190,10 @@ def _once(values):
     return f"{values[0]:g}" if len(set(values)) == 1 else ", ".join(f"{value:g}" for value in values)
 
 
-def precompute_rows(config, lattice, betas, sweep, size) -> list[tuple[str, str]]:
+def precompute_rows(
+    config: Config, lattice: Lattice, betas: np.ndarray, sweep: float, size: int
+) -> list[Row]:
+    """The precomputation and its time on `size` ranks, where a sweep takes so many seconds."""
     keys, starts = config.precompute, chains(config, lattice)
     total = betas.size * keys.iterations * starts * sweep
     busiest = -(-betas.size // size) * keys.iterations * starts * sweep
@@ -194,19 +208,16 @@ def precompute_rows(config, lattice, betas, sweep, size) -> list[tuple[str, str]
     ]
 
 
-def fit_rows(config: Config, lattice: Lattice, pace: Pace, size: int) -> list[Row]:
+def fit_rows(config: Config, lattice: Lattice, pace: FitPace, size: int) -> list[Row]:
     """The method and its parts, each with its time."""
-    rows, seconds = (
-        [("fit", f"{config.fit.method}: {_method(config)}")],
-        fit_seconds(config, lattice, pace, size),
-    )
+    method, seconds = method_of(config), fit_seconds(config, lattice, pace, size)
+    rows = [("fit", f"{method.name}: {method.sizes(config)}")]
     if pace.label_sweep is not None:
-        rate = (
-            f"{1e3 * pace.label_sweep:.3g} ms a sweep, {1e9 * pace.label_sweep / lattice.sites:.2f} ns a site"
-        )
-        rows.append(("", f"{config.fit.chains} label chain(s), {rate}"))
+        rate = 1e9 * pace.label_sweep / lattice.sites
+        sweep = f"{1e3 * pace.label_sweep:.3g} ms a sweep, {rate:.2f} ns a site"
+        rows.append(("", f"{config.fit.chains} label chain(s), {sweep}"))
     if pace.iteration is not None:
-        most = config.smc.max_iterations
+        most = method.most_iterations(config)
         rows.append(("", f"{1e3 * pace.iteration:.3g} ms an iteration apart from the labels, {most} at most"))
     parts = ", ".join(f"{clock(each)} {name}" for name, each in seconds.items() if each)
     total = sum(seconds.values())
@@ -215,65 +226,24 @@ def fit_rows(config: Config, lattice: Lattice, pace: Pace, size: int) -> list[Ro
     return rows
 
 
-def fit_seconds(config: Config, lattice: Lattice, pace: Pace, size: int) -> dict[str, float]:
+def fit_seconds(config: Config, lattice: Lattice, pace: FitPace, size: int) -> dict[str, float]:
     """Seconds of the parts of one fit on `size` ranks, at most."""
-    simulated, sampler = _simulated_sweeps(config, size)
-    found = {"label chains": 0.0, "particles": 0.0, "simulated images": 0.0}
+    method = method_of(config)
+    seconds = {"label chains": 0.0, "particles": 0.0, "simulated images": 0.0}
     if pace.label_sweep is not None:
-        found["label chains"] = -(-config.fit.chains // size) * _label_sweeps(config) * pace.label_sweep
+        sweeps = -(-config.fit.chains // size) * method.label_sweeps(config)
+        seconds["label chains"] = sweeps * pace.label_sweep
     if pace.iteration is not None:
-        found["particles"] = config.smc.max_iterations * pace.iteration
-    if simulated:
-        beta = sum(config.prior.beta) / 2
-        found["simulated images"] = simulated * time_sweep(
-            Sampler(lattice, config.model.labels, sampler), beta
-        )
-    return found
+        seconds["particles"] = method.most_iterations(config) * pace.iteration
+    if (simulation := method.simulated(config)) is not None:
+        sampler = Sampler(lattice, config.model.labels, simulation.sampler)
+        sweep = time_sweep(sampler, sum(config.prior.beta) / 2)
+        seconds["simulated images"] = simulation.on_one_rank(size) * sweep
+    return seconds
 
 
-def _method(config):
-    """The sizes of the method."""
-    smc, exchange, rejection = config.smc, config.exchange, config.rejection
-    if config.fit.method == "smc-abc":
-        return f"{smc.particles} particles, {smc.replicates} replicates, alpha {smc.alpha:g}"
-    if config.fit.method == "exchange":
-        return (
-            f"{exchange.iterations} iterations, {exchange.auxiliary_sweeps} sweeps for each auxiliary image"
-        )
-    if config.fit.method == "rejection":
-        return f"{rejection.draws} draws"
-    return f"{config.fit.final_sweeps} sweeps after a burn-in of {config.fit.final_burn_in}"
-
-
-def _label_sweeps(config):
-    """Sweeps of a label chain, at most."""
-    fit, smc = config.fit, config.smc
-    if fit.method == "exchange":
-        return smc.warm_up + config.exchange.iterations
-    final = fit.final_burn_in + fit.final_sweeps
-    iterations = smc.max_iterations * smc.label_sweeps if fit.method == "smc-abc" else 0
-    return smc.warm_up + iterations + final
-
-
-def _simulated_sweeps(config, size):
-    """Sweeps of the prior on the busiest rank, at most, and their sampler."""
-    fit, data = config.fit, config.pseudo_data
-    if fit.method == "exchange":
-        keys = config.exchange
-        sweeps = -(-fit.chains // size) * keys.iterations * keys.auxiliary_sweeps
-        return sweeps, keys.auxiliary_sampler
-    if not fit.pseudo_data:
-        return 0, ""
-    if fit.method == "rejection":
-        sweeps = -(-config.rejection.draws // size) * (data.burn_in + data.spacing)
-    else:
-        each = data.burn_in + data.spacing * config.smc.replicates
-        sweeps = -(-config.smc.particles // size) * each * (config.smc.max_iterations + 1)
-    return sweeps, "swendsen-wang"
-
-
-def _study(comm, config) -> list[Row]:
-    """The plan of a study: one binding function, and every image by every method, on one rank each."""
+def _study(comm: Comm, config: Config) -> list[Row]:
+    """Collective.  The plan of a study: one binding function, and every image by every method on one rank."""
     methods, lattice = parallel.on_root(comm, study.prepare, config)
     plan = Study(config, methods, lattice, stand_in(config, lattice))
     images, every = len(plan.images), len(plan.images) * len(methods)
@@ -283,12 +253,13 @@ def _study(comm, config) -> list[Row]:
         config, lattice, f"{config.simulate.images} simulated images, {images} of them in this job"
     )
     rows += parallel.on_root(comm, binding_rows, config, lattice) if with_binding else []
-    total = 0.0
+    total, betas, pace = 0.0, np.zeros(0), FitPace(0.0, None, None)
     for name, each in methods.items():
         problem, _ = parallel.on_root(comm, make_problem, plan, name, plan.images[0])
-        sampler, betas, pace = measure(comm, each, lattice, problem.image)
+        betas, pace = measure(comm, each, lattice, problem)
         seconds = sum(parallel.on_root(comm, fit_seconds, each, lattice, pace, 1).values())
-        rows += [("method", f"{name}: {_method(each)}; at most about {clock(seconds)} an image")]
+        sizes = method_of(each).sizes(each)
+        rows += [("method", f"{name}: {sizes}; at most about {clock(seconds)} an image")]
         total += images * seconds
     rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size) if with_binding else []
     left = f"{every} fits, {done} of them there already" if done else f"{every} fits"
@@ -299,32 +270,22 @@ def _study(comm, config) -> list[Row]:
             f"at most about {clock(busiest)} for {left} on {comm.size} rank(s), {clock(total)} of CPU time",
         )
     ]
-    return rows + memory_rows(config, sampler, betas, comm.size)
+    return rows + memory_rows(config, lattice, list(methods.values()), comm.size, 1)
 
 
-def memory_rows(config, sampler, betas, size) -> list[tuple[str, str]]:
-    """What this process holds, and the largest arrays of each stage."""
-    share = -(-betas.size // size) * chains(config, sampler.lattice)
-    states = share * sampler.packed_size * config.precompute.keep_states
-    series = 2 * 8 * share * config.precompute.iterations  # every S(z), and once more while it is written
-    particles = 2 * 8 * -(-config.smc.particles // size) * config.smc.replicates
-    # Values, also standardised, labels, and counts and probabilities of every label.
-    labels = int(np.prod(sampler.lattice.shape)) * (3 * 8 + 8 + 8 * config.model.labels)
-    held = _resident()
+def memory_rows(
+    config: Config, lattice: Lattice, fits: list[Config], size: int, ranks_of_a_fit: int
+) -> list[Row]:
+    """What this process holds, and with the large arrays of each stage; of several fits the largest."""
+    held, alone = memory.resident(), config.with_keys({"fit": {"chains": 1}})
+    precompute = needs.of_precompute(config, lattice, chains(config, lattice), size)
+    arrays = max(math.fsum(needs.of_fit(each, lattice, ranks_of_a_fit).values()) for each in fits)
+    one = math.fsum(needs.of_chains(alone, lattice, 1).values())
     return [
-        ("memory", f"about {_megabytes(held + states + series)} a rank in precompute"),
-        (
-            "",
-            f"about {_megabytes(held + particles)} a rank in fit, {_megabytes(labels)} for each label chain",
-        ),
+        ("memory", f"about {_megabytes(held + math.fsum(precompute.values()))} a rank in precompute"),
+        ("", f"about {_megabytes(held + arrays)} a rank in fit, {_megabytes(one)} of it each label chain"),
     ]
 
 
-def _resident():
-    """The largest memory this process has held so far, in bytes."""
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else 1024 * used
-
-
-def _megabytes(size):
+def _megabytes(size: float) -> str:
     return f"{size / 1e6:.0f} MB"

@@ -1,5 +1,7 @@
 """`mpi-potts fit INPUT.toml`: the posterior of beta, the noise and the labels of an image."""
 
+from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 from ..binding import file as binding_file
@@ -12,24 +14,42 @@ from ..io import files, fit_file
 from ..io.fit_file import Paths
 from ..lattice import Lattice
 from ..methods import driver
-from ..methods.base import Problem, check_method, needs_binding
+from ..methods.base import Facts, Problem, check_method, needs_binding
 from ..posterior import datasets, words
 from ..posterior.outcome import Outcome, outcome
 from ..runtime.control import Control
-from ..runtime.parallel import Comm, on_root
+from ..runtime.parallel import Comm, bcast_first, on_root
 from .say import say
 
 
-def execute(comm: Comm, config: Config, options) -> int:
-    """Fit with the binding function that is there."""
-    config, image, lattice = on_root(comm, load, config)
-    binding = on_root(comm, read_binding, config) if needs_binding(config) else None
+def execute(comm: Comm, config: Config, options: Namespace) -> int:
+    """Collective.  Fit with the binding function that is there."""
+    problem = pose(comm, config)
+    if needs_binding(problem.config):
+        problem = replace(problem, binding=on_root(comm, read_binding, problem.config))
     with Control(options.max_hours) as control:
-        say(comm, fit_image(comm, Problem(config, image, lattice, binding), control, options))
+        say(comm, fit_image(comm, problem, control, options))
     return 0
 
 
-def load(config: Config) -> tuple[Config, Image, Lattice]:
+def pose(comm: Comm, config: Config) -> Problem:
+    """Collective.  The problem that an input poses, before it has a binding function.
+
+    Rank 0 reads the image; of the others only those that will have a label chain receive it.
+    """
+    held: list[Image] = []
+
+    def read() -> tuple[Config, Lattice, Facts]:
+        changed, image, lattice = read_image(config)
+        held.append(image)
+        return changed, lattice, Facts.of(image, lattice)
+
+    config, lattice, facts = on_root(comm, read)
+    image = bcast_first(comm, held[0] if held else None, config.fit.chains)
+    return Problem(config, image, lattice, None, facts)
+
+
+def read_image(config: Config) -> tuple[Config, Image, Lattice]:
     """The image, its lattice, and the input with the image's mean where a prior asks for it; on one rank."""
     check_method(config)
     image = load_image(config)
@@ -46,8 +66,11 @@ def read_binding(config: Config) -> Binding:
     return binding_file.read_binding(path, config.precompute.interpolation)
 
 
-def fit_image(comm: Comm, problem: Problem, control: Control, options) -> str:
-    """Fit, or continue, or find that it is done; returns the result in a few lines.  Collective."""
+def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> str:
+    """Collective.  Fit, or continue, or find that it is done; returns the result in a few lines.
+
+    options : has `fresh`, to start over, and `quiet`
+    """
     paths, settings = Paths(problem.config.output), problem.settings
     on_root(comm, files.make_directory, paths.directory)
     with files.locked(comm, paths.lock):
@@ -61,7 +84,7 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options) -> str:
 
 
 def _write(comm: Comm, found: Outcome, paths: Paths, settings: dict[str, Any]) -> str:
-    """Write the result and its draws; returns what was found, in a few lines.  Collective."""
+    """Collective.  Write the result and its draws; returns what was found, in a few lines."""
     writer = found.fit.problem.config.run.writer
     arrays, draws = datasets.datasets(comm, found), datasets.equal_draws(found)
     fit_file.write_result(comm, paths, settings, datasets.attributes(found), arrays, draws, writer)

@@ -4,6 +4,7 @@ import argparse
 import math
 import textwrap
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import InputError
@@ -116,7 +117,7 @@ exit codes: 0 done; 2 bad input; 75 stopped early with a checkpoint, run again t
 """
 
 
-def _hours(text):
+def _hours(text: str) -> float:
     hours = float(text)
     if not (math.isfinite(hours) and hours > 0):
         raise argparse.ArgumentTypeError(f"{text} is not a positive number of hours")
@@ -124,7 +125,7 @@ def _hours(text):
 
 
 # Name and arguments of every option.
-OPTIONS = {
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "set": (
         "--set",
         {
@@ -159,19 +160,26 @@ OPTIONS = {
     # There is no progress to leave out; scripts may say it to every command.
     "silent": ("--quiet", {"action": "store_true", "help": argparse.SUPPRESS}),
 }
-DEFAULTS = {"set": [], "output": None, "quiet": False, "fresh": False, "max_hours": None, "compare": None}
+DEFAULTS: dict[str, Any] = {
+    "set": [],
+    "output": None,
+    "quiet": False,
+    "fresh": False,
+    "max_hours": None,
+    "compare": None,
+}
 
 
 class _Parser(argparse.ArgumentParser):
     """Mistakes on the command line end like all other bad input: one line, from one rank."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see {self.prog} --help")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser; what it finds has `command`, a Command, and every option of any command."""
-    form = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    form: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(
         prog="mpi-potts",
         description="Bayesian segmentation of images with the hidden Potts model, on MPI ranks.",

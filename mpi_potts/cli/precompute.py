@@ -1,5 +1,7 @@
 """`mpi-potts precompute INPUT.toml`: the binding function of the lattice that the input names."""
 
+from argparse import Namespace
+
 import numpy as np
 
 from ..binding import file as binding_file
@@ -15,8 +17,8 @@ from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
 
 
-def execute(comm: Comm, config: Config, options) -> int:
-    """Compute, continue or extend the binding function, and say what it is like."""
+def execute(comm: Comm, config: Config, options: Namespace) -> int:
+    """Collective.  Compute, continue or extend the binding function, and say what it is like."""
     lattice = on_root(comm, lattice_to_cover, config)
     with Control(options.max_hours) as control:
         binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
@@ -28,7 +30,7 @@ def execute(comm: Comm, config: Config, options) -> int:
 def obtain(
     comm: Comm, config: Config, lattice: Lattice, control: Control, quiet: bool = False, fresh: bool = False
 ) -> Binding:
-    """The binding function that the input asks for, on every rank: read if it is there, else computed."""
+    """Collective.  The binding function that the input asks for: read if it is there, else computed."""
     task, paths = Task.of(config, lattice), BindingPaths.of(config)
     if fresh or not on_root(comm, task.answered_by, paths.binding):
         needs.check_precompute(comm, config, lattice, len(task.kinds))

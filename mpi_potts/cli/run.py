@@ -1,24 +1,29 @@
 """`mpi-potts run INPUT.toml`: the main job: a binding function unless a valid one is there, fit, report."""
 
+from argparse import Namespace
+from dataclasses import replace
+
 from ..binding.compute import BindingPaths, Task, belongs
 from ..config.inputs import Config
 from ..io.fit_file import Paths
 from ..lattice import Lattice
-from ..methods.base import Problem, needs_binding
+from ..methods.base import needs_binding
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
 from . import fit, precompute, report
 from .say import say
 
 
-def execute(comm: Comm, config: Config, options) -> int:
-    config, image, lattice = on_root(comm, fit.load, config)
+def execute(comm: Comm, config: Config, options: Namespace) -> int:
+    """Collective.  The binding function, unless a valid one is there, the fit and its report."""
+    problem = fit.pose(comm, config)
+    config, lattice = problem.config, problem.lattice
     with Control(options.max_hours) as control:
-        binding = None
         if needs_binding(config):
             fresh = options.fresh and on_root(comm, _of_another, config, lattice)
             binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
-        say(comm, fit.fit_image(comm, Problem(config, image, lattice, binding), control, options))
+            problem = replace(problem, binding=binding)
+        say(comm, fit.fit_image(comm, problem, control, options))
     report.after(comm, Paths(config.output).result)
     return 0
 

@@ -6,6 +6,7 @@ refused, unless `--fresh` replaces it.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..config.inputs import Config
 from ..errors import InputError
@@ -16,6 +17,7 @@ from ..lattice import Lattice
 from ..model.simulate import simulate_image, simulate_labels, truth_of
 from ..runtime import parallel
 from ..runtime.control import Control
+from ..runtime.parallel import Comm
 from ..runtime.progress import Progress
 
 
@@ -25,14 +27,19 @@ class Job:
 
     number: int
     path: Path
-    attributes: dict
+    attributes: dict[str, Any]
 
 
-def execute(comm, config: Config, options) -> int:
+def execute(comm: Comm, config: Config, options: Any) -> int:
+    """Collective.  Make the images that are not there yet.
+
+    options : has `fresh`, to make all of them again, `quiet` and `max_hours`
+    """
     lattice = parallel.on_root(comm, lattice_to_simulate, config)
     writer = store.choose_writer(config.run.writer)
     mine = range(*parallel.block(config.simulate.images, comm.size, comm.rank))
-    jobs, error = [], None
+    jobs: list[Job] = []
+    error: InputError | None = None
     try:
         jobs = [plan(config, lattice, number) for number in mine]
         jobs = [job for job in jobs if options.fresh or not finished(job)]
@@ -86,9 +93,11 @@ def finished(job: Job) -> bool:
     return True
 
 
-def _make_all(comm, config, lattice, jobs, writer, options):
+def _make_all(comm: Comm, config: Config, lattice: Lattice, jobs: list[Job], writer: str, options: Any):
+    """Collective.  Each rank makes its own images, until all are made or one rank is asked to stop."""
     alone = comm.Split(comm.rank)  # every rank writes its own files
-    bell, error, left = parallel.Bell(comm), None, len(jobs)
+    bell, left = parallel.Bell(comm), len(jobs)
+    error: InputError | None = None
     with (
         Control(options.max_hours) as control,
         Progress(comm, "simulate", len(jobs), "images", options.quiet) as progress,

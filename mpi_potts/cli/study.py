@@ -8,33 +8,34 @@ do not depend on who fits them.  The table is written when the fits of all image
 """
 
 import shutil
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..config import inputs as settings_of
+from ..config import inputs, registry
 from ..config.inputs import Config
 from ..errors import InputError, Interrupted
 from ..image.pixels import lattice_of
 from ..io import files, store
 from ..io.formats import STUDY
 from ..lattice import Lattice
-from ..methods.base import check_method, needs_binding
+from ..methods.base import check_method, is_hidden, method_of, needs_binding
 from ..runtime.control import Control
 from ..runtime.parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
 from ..runtime.progress import Progress
-from ..smc.sampler import SETTLE
 from ..study import scores as study
 from ..study.fits import Listener, Study, compile_all, fit_one
 from ..study.scores import COLUMNS, Fits, Scores
 from . import precompute, report
 from .say import say
 
-PSEUDO = "-pseudo"
 
-
-def execute(comm: Comm, config: Config, options) -> int:
+def execute(comm: Comm, config: Config, options: Namespace) -> int:
+    """Collective.  Do what is left of the study, and write the table when all is there."""
     methods, lattice = on_root(comm, prepare, config)
     table = config.output / "study.h5"
     before = on_root(comm, _time_of, table)
@@ -72,9 +73,10 @@ def prepare(config: Config) -> tuple[dict[str, Config], Lattice]:
     return {name: method_config(config, name) for name in keys.methods}, lattice_of(config)
 
 
-def kind_of(name: str) -> str:
-    """The method of an entry of study.methods, which may have a name of the user's after it."""
-    return name.partition("_")[0]
+def choice_of(name: str) -> dict[str, Any]:
+    """The keys of [fit] that an entry of study.methods stands for; a name of the user's may follow an _."""
+    method, pseudo_data = registry.studied()[name.partition("_")[0]]
+    return {"method": method, "pseudo_data": pseudo_data}
 
 
 def method_config(config: Config, name: str) -> Config:
@@ -89,13 +91,9 @@ def method_config(config: Config, name: str) -> Config:
                 f"one of study.methods: {known}"
             )
         changes += [change] if method == name else []
-    kind = kind_of(name)
-    changes += [
-        f"fit.method={kind.removesuffix(PSEUDO)}",
-        f"fit.pseudo_data={str(kind.endswith(PSEUDO)).lower()}",
-    ]
+    changes += [f"fit.{key}={str(value).lower()}" for key, value in choice_of(name).items()]
     try:
-        changed = settings_of.load(config.path, (*config.overrides, *changes), config.output)
+        changed = inputs.load(config.path, (*config.overrides, *changes), config.output)
     except InputError as error:  # the input itself was accepted
         raise InputError(str(error).replace("--set", "study.changes")) from None
     for table in ("image", "model", "prior", "simulate", "study"):
@@ -108,8 +106,11 @@ def method_config(config: Config, name: str) -> Config:
 # All images, over the ranks
 
 
-def work(comm: Comm, plan: Study, control: Control, options) -> None:
-    """Do what is left of this job's images; collective.  Raises Interrupted where it was asked to stop."""
+def work(comm: Comm, plan: Study, control: Control, options: Any) -> None:
+    """Collective.  Do what is left of this job's images.  Raises Interrupted where it was asked to stop.
+
+    options : has `fresh`, to start over, and `quiet`
+    """
     on_root(comm, files.make_directory, plan.config.output)
     mine = plan.images[comm.rank :: comm.size]
     if options.fresh:
@@ -118,7 +119,8 @@ def work(comm: Comm, plan: Study, control: Control, options) -> None:
     todo = {number: methods for number, methods in todo.items() if methods}
     busy = {m for methods in comm.allgather(set().union(*todo.values())) for m in methods}
     warm_up(comm, lambda: compile_all(plan, [m for m in plan.methods if m in busy]))
-    bell, error, left = Bell(comm), None, sum(map(len, todo.values()))
+    bell, left = Bell(comm), sum(map(len, todo.values()))
+    error: InputError | None = None
     total = comm.allreduce(left)
     with Progress(comm, "study", total, "fits", options.quiet) as progress:
         try:
@@ -136,7 +138,8 @@ def work(comm: Comm, plan: Study, control: Control, options) -> None:
         raise control.interrupted(f"every finished fit in {plan.config.output}")
 
 
-def _fits(plan, todo: dict[int, list[str]], control) -> Iterator[None]:
+def _fits(plan: Study, todo: dict[int, list[str]], control: Listener) -> Iterator[None]:
+    """The fits that are left, on this rank alone; yields after each."""
     for number, methods in todo.items():
         with _own(plan.directory(number)):
             for method in methods:
@@ -147,7 +150,7 @@ def _fits(plan, todo: dict[int, list[str]], control) -> Iterator[None]:
                 yield
 
 
-def _clear(plan, numbers):
+def _clear(plan: Study, numbers: range) -> None:
     """Start over, with the methods of this input."""
     for number in numbers:
         with _own(plan.directory(number)):
@@ -157,16 +160,17 @@ def _clear(plan, numbers):
 
 
 @contextmanager
-def _own(directory):
+def _own(directory: Path) -> Iterator[None]:
     """Two jobs do not fit the same image at the same time."""
     files.make_directory(directory)
     with files.locked(ALONE, directory / ".study.lock"):
         yield
 
 
-def _together(comm, function):
-    """The result of a function on every rank; an InputError of one is raised on all."""
-    value, error = None, None
+def _together(comm: Comm, function: Callable[[], Any]) -> Any:
+    """Collective.  What a function returns on each rank; an InputError of one is raised on all."""
+    value: Any = None
+    error: InputError | None = None
     try:
         value = function()
     except InputError as caught:
@@ -178,7 +182,7 @@ def _together(comm, function):
 # The table
 
 
-def _unfinished(plan) -> int:
+def _unfinished(plan: Study) -> int:
     numbers = range(plan.config.simulate.images)
     return sum(not plan.part(n, m).exists() for n in numbers for m in plan.methods)
 
@@ -216,7 +220,7 @@ def write_table(plan: Study) -> str:
     calibrated = config.simulate.beta == "prior"
     rows = [study.scores(each, config.study.bins, calibrated) for each in fits]
     text = "\n".join([study.table(rows), "", *notes(plan, rows)])
-    attributes = {
+    attributes: dict[str, Any] = {
         "methods": list(plan.methods),
         "input": config.text,
         "overrides": "\n".join(config.overrides),
@@ -239,39 +243,31 @@ def notes(plan: Study, rows: list[Scores]) -> Iterator[str]:
             f"ranks p: the chance of a less even histogram of the true beta's ranks, in {bins} bins, where "
             f"the posterior is right; below {study.PASSES} fails."
         )
-    for method, config in plan.methods.items():
-        factor = simulated(plan.config, method) / simulated(config, method)
-        row = next(row for row in rows if row.method.partition(" ")[0] == method)
+    for name, config in plan.methods.items():
+        factor = _reduction(plan.config, config, name)
         if factor != 1.0:
-            seconds, per = factor * row.cpu_seconds, "an image"
-            if kind_of(method).startswith("smc"):
-                # How many iterations there would be is not known.
-                seconds, per = seconds / _rounds(plan, method), "for each iteration of the SMC"
+            row = next(row for row in rows if row.method.partition(" ")[0] == name)
+            seconds, each = factor * row.cpu_seconds / _rounds(plan, name), method_of(config).simulates_for
             yield (
-                f"{method} ran at reduced size: without study.changes it simulates {factor:.4g} times the "
-                f"sweeps, about {seconds:.3g} CPU seconds {per} (extrapolated, not measured)."
+                f"{name} ran at reduced size: without study.changes it simulates {factor:.4g} times the "
+                f"sweeps, about {seconds:.3g} CPU seconds {each} (extrapolated, not measured)."
             )
 
 
-def _rounds(plan, method) -> float:
-    """How often an SMC simulated for all its particles, in the mean of all images: at its start, in each
-    iteration, and for a hidden image in the steps after the last."""
-    numbers = range(plan.config.simulate.images)
-    iterations = np.mean([plan.read(n, method, ())[0]["iterations"] for n in numbers])
-    return float(1 + iterations + SETTLE * (plan.config.image.kind == "observations"))
+def _reduction(whole: Config, config: Config, name: str) -> float:
+    """How many times the sweeps over whole images a method has without its study.changes, in a round.
 
-
-def simulated(config: Config, name: str) -> float:
-    """Sweeps over whole images, those of the labels too, of a method that simulates; 1 for the others.
-
-    Of an SMC, the sweeps in each iteration.
+    1 for the methods that simulate nothing.
     """
-    method, hidden = kind_of(name), config.image.kind == "observations"
-    keys, smc = config.pseudo_data, config.smc
-    if method == "exchange":
-        return config.exchange.iterations * (config.exchange.auxiliary_sweeps + hidden)
-    if method == "smc-abc-pseudo":
-        return smc.particles * (keys.burn_in + smc.replicates * keys.spacing) + hidden * smc.label_sweeps
-    if method == "rejection-pseudo":
-        return config.rejection.draws * (keys.burn_in + keys.spacing)
-    return 1.0
+    whole = whole.with_keys({"fit": choice_of(name)})
+    before, after = (method_of(each).simulated(each) for each in (whole, config))
+    if before is None or after is None:
+        return 1.0
+    return before.in_one_round(is_hidden(whole)) / after.in_one_round(is_hidden(config))
+
+
+def _rounds(plan: Study, name: str) -> float:
+    """How often a method simulated for all its particles, in the mean of all images."""
+    numbers = range(plan.config.simulate.images)
+    iterations = np.mean([plan.read(n, name, ())[0]["iterations"] for n in numbers])
+    return method_of(plan.methods[name]).rounds(float(iterations), is_hidden(plan.config))

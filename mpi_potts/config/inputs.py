@@ -1,26 +1,30 @@
 """The input file: TOML to frozen dataclasses.
 
 Every key is declared once, with its kind, default and meaning; reading, refusing and documenting all follow
-from the declaration.  Nothing is ignored: an unknown key is refused with the nearest known one.
+from the declaration.  Nothing is ignored: an unknown key is refused with the nearest known one.  Here are the
+tables that more than one method, or none, has to do with; those of a single method are declared where the
+method is, and known through `registry`.
 """
 
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 from ..errors import InputError
 from ..lattice import LARGEST_BETA, NEIGHBOURHOODS
 from . import overrides as changes
-from . import schema
-from .method_keys import SAMPLERS, ExchangeKeys, PseudoDataKeys, RejectionKeys, StudyKeys
+from . import registry, schema
+from .registry import MethodName, StudiedName
 from .schema import (
     Choice,
     Either,
     Flag,
     Integer,
     Items,
+    Named,
     Number,
     Refused,
     Table,
@@ -30,11 +34,15 @@ from .schema import (
     show,
 )
 
-METHODS = ("smc-abc", "rejection", "exchange", "synthetic", "path", "pseudolikelihood")
+SAMPLERS = ("swendsen-wang", "gibbs")
 RESAMPLINGS = ("residual", "systematic", "multinomial")
 
 _POSITIVE = Number(low=0.0, open_low=True)
 _BETA = Number(low=0.0, high=LARGEST_BETA)
+# What a stored input is read for again: the model, and where its files lay.
+_STORED = ("seed", "output", "image", "model", "prior", "precompute")
+
+Keys = TypeVar("Keys")
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,7 @@ class PrecomputeKeys:
 
 @dataclass(frozen=True)
 class FitKeys:
-    method: str = key(Choice(*METHODS), "smc-abc", "how the posterior of beta is computed")
+    method: str = key(MethodName(), "smc-abc", "how the posterior of beta is computed")
     pseudo_data: bool = key(
         Flag(), False, "true: simulate images instead of drawing from the binding function"
     )
@@ -182,6 +190,12 @@ class SmcKeys:
 
 
 @dataclass(frozen=True)
+class PseudoDataKeys:
+    burn_in: int = key(Integer(0), 500, "Swendsen-Wang sweeps from a random start before the first statistic")
+    spacing: int = key(Integer(1), 1, "sweeps from one statistic of a particle to the next")
+
+
+@dataclass(frozen=True)
 class SimulateKeys:
     images: int = key(Integer(1, 999_999), 1, "number of images")
     beta: float | str | tuple[float, ...] = key(
@@ -201,6 +215,22 @@ class SimulateKeys:
 
 
 @dataclass(frozen=True)
+class StudyKeys:
+    methods: tuple[str, ...] = key(
+        Items(Named(StudiedName())),
+        ("smc-abc", "path"),
+        "they fit each image; one method can have several names, for different changes",
+    )
+    changes: tuple[str, ...] = key(
+        Items(Text(), least=0), (), '"METHOD table.key=value": what one method has different from the input'
+    )
+    images_from: int = key(Integer(0), 0, "first image of this job; for jobs that share a study")
+    images_to: int | None = key(Integer(1), None, "the image after the last of this job; all by default")
+    draws: int = key(Integer(1), 99, "thinned draws among which the true beta is ranked")
+    bins: int = key(Integer(2), 20, "largest number of bins of the ranks' histogram")
+
+
+@dataclass(frozen=True)
 class RunKeys:
     checkpoint_minutes: float = key(_POSITIVE, 10.0, "time between checkpoints")
     writer: str = key(
@@ -217,7 +247,10 @@ class RunKeys:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole input: the tables, where they came from, and the text as it was read."""
+    """The whole input: the tables, where they came from, and the text as it was read.
+
+    own : the tables that belong to single methods, by name; `of` finds one by the class of its keys
+    """
 
     seed: int = key(Integer(0, 2**63 - 1), 1, "seed of all random numbers")
     output: Path = key(
@@ -229,15 +262,28 @@ class Config:
     precompute: PrecomputeKeys = key(Table(PrecomputeKeys), PrecomputeKeys(), "the binding function")
     fit: FitKeys = key(Table(FitKeys), FitKeys(), "the method")
     smc: SmcKeys = key(Table(SmcKeys), SmcKeys(), "SMC-ABC")
-    exchange: ExchangeKeys = key(Table(ExchangeKeys), ExchangeKeys(), "the exchange algorithm")
-    rejection: RejectionKeys = key(Table(RejectionKeys), RejectionKeys(), "ABC rejection")
     pseudo_data: PseudoDataKeys = key(Table(PseudoDataKeys), PseudoDataKeys(), "simulated pseudo-data")
     simulate: SimulateKeys = key(Table(SimulateKeys), SimulateKeys(), "synthetic images")
     study: StudyKeys = key(Table(StudyKeys), StudyKeys(), "many images, many methods")
     run: RunKeys = key(Table(RunKeys), RunKeys(), "checkpoints and files")
+    own: Mapping[str, Any] = field(default_factory=dict, hash=False)
     path: Path = field(default=Path())
     text: str = field(default="", repr=False)
     overrides: tuple[str, ...] = ()
+
+    def of(self, form: type[Keys]) -> Keys:
+        """The table of a single method, by the class of its keys."""
+        return next(table for table in self.own.values() if isinstance(table, form))
+
+    def table(self, name: str) -> Any:
+        """A table by its name, one of a single method too."""
+        return self.own[name] if name in self.own else getattr(self, name)
+
+    def with_keys(self, changed: Mapping[str, Mapping[str, Any]]) -> "Config":
+        """This input with other values of some keys, {table: {key: value}}; they are not checked."""
+        tables = {name: replace(self.table(name), **keys) for name, keys in changed.items()}
+        own = {name: tables.pop(name, table) for name, table in self.own.items()}
+        return replace(self, own=own, **tables)
 
 
 def load(
@@ -253,25 +299,54 @@ def parse(
 ) -> Config:
     """The same from the text of an input file; `path` is its name, and what its files are relative to."""
     overrides = tuple(overrides)
-    try:
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
     if output is not None and not str(output).strip():
         raise InputError(f"--output {show(str(output))}: the name of a directory is needed")
-    changed = {changes.apply(tables, setting) for setting in overrides}
+    tables, changed = _tables(text, path, overrides)
     try:
-        config = Table(Config).read(tables)
-        config = _settle(config, path, output)
+        config = _whole_input().read(tables)
+        config = _complete(config, path, output)
         _check(config)
     except Refused as refused:
         raise InputError(_message(path, refused, changed)) from None
     return replace(config, path=path, text=text, overrides=overrides)
 
 
+def parse_stored(
+    text: str, path: Path, overrides: Iterable[str] = (), output: str | os.PathLike | None = None
+) -> Config:
+    """Of an input that was stored in a result, the model, its priors, and where its files lie.
+
+    The other tables, which were checked when the result was made, keep their defaults: no method need be
+    known, so that none is imported.
+    """
+    overrides = tuple(overrides)
+    tables, changed = _tables(text, path, overrides)
+    try:
+        config = Table(Config).read({name: tables[name] for name in _STORED if name in tables})
+        config = _complete(config, path, output)
+        _check_image(config.image)
+    except Refused as refused:
+        raise InputError(_message(path, refused, changed)) from None
+    return replace(config, path=path, text=text, overrides=overrides)
+
+
+def _tables(text: str, path: Path, overrides: tuple[str, ...]) -> tuple[dict[str, Any], set[str]]:
+    """The tables of a text with the overrides in them, and the keys that these changed."""
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
+    return tables, {changes.apply(tables, setting) for setting in overrides}
+
+
+def _whole_input() -> Table:
+    return Table(Config, {name: Table(own.form) for name, own in registry.own_tables().items()})
+
+
 def describe_keys() -> list[tuple[str, str, str, str]]:
-    """(key, default, what is accepted, meaning) for every key of the input file."""
-    return schema.rows(Config)
+    """(key, default, what is accepted, meaning) for every key of the input; those of single methods last."""
+    own = registry.own_tables().values()
+    return schema.rows(Config) + [row for table in own for row in schema.rows(table.form, f"{table.name}.")]
 
 
 def _read_text(path):
@@ -301,10 +376,11 @@ def _with_table(name, text):
     return f"unknown key; did you mean {' or '.join(homes)}?" if homes else text
 
 
-def _settle(config, path, output):
+def _complete(config: Config, path: Path, output: str | os.PathLike | None) -> Config:
     """Resolve paths, and spread what is given once for all labels over the labels."""
     beside = path.parent
     k = config.model.labels
+    places: tuple[str | os.PathLike | None, ...] = (output, config.output, Path("out", path.stem))
     prior = replace(
         config.prior,
         mean=_spread(config.prior.mean, k, ("prior", "mean")),
@@ -312,7 +388,7 @@ def _settle(config, path, output):
     )
     return replace(
         config,
-        output=Path(output or config.output or Path("out", path.stem)),
+        output=Path(next(each for each in places if each is not None)),
         image=_resolve(config.image, beside, "path", "mask"),
         precompute=_resolve(config.precompute, beside, "file"),
         prior=prior,
@@ -337,7 +413,7 @@ def _spread(table, k, where):
     return replace(table, **values)
 
 
-def _refuse(accepts, value, *path):
+def _refuse(accepts: str, value: Any, *path: str) -> NoReturn:
     raise Refused(f"must be {accepts}", path, list(value) if isinstance(value, tuple) else value)
 
 
@@ -347,11 +423,10 @@ def _check(config):
     low, high = config.prior.beta
     if not low < high:
         _refuse("two numbers, the first smaller than the second", config.prior.beta, "prior", "beta")
-    for name in ("precompute", "exchange"):
-        table = getattr(config, name)
-        if table.burn_in >= table.iterations:
-            accepts = f"an integer smaller than {name}.iterations = {table.iterations}"
-            _refuse(accepts, table.burn_in, name, "burn_in")
+    schema.check_burn_in("precompute", config.precompute.burn_in, config.precompute.iterations)
+    for table in config.own.values():
+        if hasattr(table, "check"):
+            table.check()
     _check_simulate(config)
 
 

@@ -8,15 +8,15 @@ in only one of the others.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
+from . import registry
 from .inputs import Config
-from .schema import is_key, suggestion
+from .schema import keys_of, suggestion
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -24,32 +24,24 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 # What each function takes beside the seed: the tables that its command reads, its own first.
 TABLES = {
     "precompute": ("precompute", "image", "model", "prior", "run"),
-    "fit": (
-        "fit",
-        "image",
-        "model",
-        "prior",
-        "precompute",
-        "smc",
-        "exchange",
-        "rejection",
-        "pseudo_data",
-        "run",
-    ),
+    "fit": ("fit", "image", "model", "prior", "precompute", "smc", "pseudo_data", "run"),
     "simulate": ("simulate", "image", "model", "prior", "run"),
 }
 
 
-def _keys(tables: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The keys of these tables, and under "" the one that stands above them."""
-    found: dict[str, tuple[str, ...]] = {"": ("seed",)}
-    forms = {f.name: f.metadata["kind"].form for f in filter(is_key, fields(Config)) if f.name in tables}
-    return found | {name: tuple(key.name for key in filter(is_key, fields(forms[name]))) for name in tables}
+def _keys(function: str) -> dict[str, tuple[str, ...]]:
+    """The keys of the tables of a function, and under "" the one that stands above them."""
+    forms = {f.name: f.metadata["kind"].form for f in keys_of(Config) if f.name in TABLES[function]}
+    forms = {name: forms[name] for name in TABLES[function]}
+    if function == "fit":
+        forms |= {name: table.form for name, table in registry.own_tables().items()}
+    return {"": ("seed",)} | {name: tuple(key.name for key in keys_of(form)) for name, form in forms.items()}
 
 
 def to_tables(name: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords of the function `name` as the tables of an input file."""
-    call, own, known, tables = f"mpi_potts.{name}", TABLES[name][0], _keys(TABLES[name]), {}
+    call, own, known = f"mpi_potts.{name}", TABLES[name][0], _keys(name)
+    tables: dict[str, Any] = {}
     for keyword, value in keywords.items():
         if value is None:
             continue
@@ -66,7 +58,8 @@ def to_tables(name: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def _home(call, own, known, name):
+def _home(call: str, own: str, known: Mapping[str, tuple[str, ...]], name: str) -> str:
+    """The table of a key that was given by its own name."""
     homes = [table for table, keys in known.items() if name in keys]
     if own in homes or len(homes) == 1:
         return own if own in homes else homes[0]

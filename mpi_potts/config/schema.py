@@ -7,7 +7,8 @@ same rule in words, so that a message, `--help` and the documentation cannot say
 import json
 import math
 import re
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -114,7 +115,11 @@ class Choice:
     """One of a few words."""
 
     def __init__(self, *words: str):
-        self.words = words
+        self._words = words
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return self._words
 
     @property
     def accepts(self) -> str:
@@ -189,31 +194,42 @@ class Either:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, read into a dataclass of keys."""
+    """A table, read into a dataclass of keys.
+
+    more : tables inside this one that its class does not declare, by name; they are read into its field `own`
+    """
 
     form: type
+    more: "Mapping[str, Table]" = field(default_factory=dict)
 
     @property
     def accepts(self) -> str:
-        return "a table with the keys " + ", ".join(f.name for f in fields(self.form))
+        return "a table with the keys " + ", ".join(f.name for f in keys_of(self.form))
 
     def read(self, value: Any) -> Any:
         if not isinstance(value, dict):
             raise refusal(self)
-        known = {f.name: f for f in filter(is_key, fields(self.form))}
+        known = {f.name: f.metadata["kind"] for f in keys_of(self.form)} | dict(self.more)
         for name in value:
             if name not in known:
                 raise Refused(f"unknown key; {suggestion(name, known)}", (name,), value[name])
-        if missing := [name for name, f in known.items() if required(f) and name not in value]:
+        if missing := [f.name for f in keys_of(self.form) if required(f) and f.name not in value]:
             raise Refused(f"{missing[0]} is missing; must be {self.accepts}")
-        return self.form(**{name: self._read_one(known[name], item) for name, item in value.items()})
+        values = {name: _read_inside(name, known[name], item) for name, item in value.items()}
+        if not self.more:
+            return self.form(**values)
+        defaults = {name: table.form() for name, table in self.more.items()}
+        own = {name: values.pop(name, default) for name, default in defaults.items()}
+        return self.form(**values, own=own)
 
-    def _read_one(self, key, value):
-        try:
-            return key.metadata["kind"].read(value)
-        except Refused as refused:
-            inside = refused.value if refused.path else value
-            raise Refused(str(refused), (key.name, *refused.path), inside) from None
+
+def _read_inside(name: str, kind: Any, value: Any) -> Any:
+    """The value of one key; what is refused there says which key it was."""
+    try:
+        return kind.read(value)
+    except Refused as refused:
+        inside = refused.value if refused.path else value
+        raise Refused(str(refused), (name, *refused.path), inside) from None
 
 
 def suggestion(name: str, known: Any) -> str:
@@ -232,19 +248,32 @@ def required_key(kind: Any, help: str) -> Any:
     return field(metadata={"kind": kind, "help": help, "required": True})
 
 
-def is_key(field) -> bool:
+def is_key(field: Field) -> bool:
     """Whether a dataclass field is a key of the input file."""
     return "kind" in field.metadata
 
 
-def required(key) -> bool:
+def keys_of(form: type) -> list[Field]:
+    """The fields of a dataclass that are keys of the input file."""
+    return list(filter(is_key, fields(form)))
+
+
+def required(key: Field) -> bool:
+    """Whether a key has no default."""
     return key.metadata["required"]
+
+
+def check_burn_in(table: str, burn_in: int, iterations: int) -> None:
+    """Refuse a burn-in that leaves no iterations."""
+    if burn_in >= iterations:
+        accepts = f"must be an integer smaller than {table}.iterations = {iterations}"
+        raise Refused(accepts, (table, "burn_in"), burn_in)
 
 
 def rows(form: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
     """(key, default, accepts, help) for every key of a dataclass, nested ones spelt out."""
     out = []
-    for f in filter(is_key, fields(form)):
+    for f in keys_of(form):
         kind, default = f.metadata["kind"], None if required(f) else f.default
         if isinstance(kind, Table) and is_dataclass(default):
             out += rows(kind.form, f"{prefix}{f.name}.")

@@ -59,10 +59,21 @@ Start = Callable[[int, LabelChain], np.ndarray]
 class Phase(Protocol):
     """Steps of beta together with (z, mu, sigma), the first `burn_in` of which are not counted."""
 
-    burn_in: int
-    sweeps: int  # steps that are counted
-    width: int  # numbers that a chain remembers from step to step
-    cost: int  # sweeps over the lattice that a step takes
+    @property
+    def burn_in(self) -> int:
+        """Steps that are not counted."""
+
+    @property
+    def sweeps(self) -> int:
+        """Steps that are counted."""
+
+    @property
+    def width(self) -> int:
+        """Numbers that a chain remembers from step to step."""
+
+    @property
+    def cost(self) -> int:
+        """Sweeps over the lattice that a step takes."""
 
     def start(self, number: int) -> np.ndarray:
         """(width,) what chain `number` remembers at its start."""

@@ -1,24 +1,29 @@
-"""What is fitted, and what every fit of it has in common, whatever the method.
+"""What is fitted, what a method says of itself, and what every fit has in common, whatever the method.
 
-`KINDS` says of every method which tables of the input its result is a function of, and what it can be used
-for; `Fit` is what the driver and the outcome ask of a method.
+A method is one module: a subclass of `Method`, of which it registers one object (`config/registry.py`), and a
+subclass of `Fit`, which is one run of it.  The input, the checks before a run, the driver, a study and the
+outcome ask these two, and know no method by its name.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from .. import rng
 from ..binding.function import Binding
+from ..config import registry
 from ..config.inputs import Config
+from ..config.registry import Declaration
 from ..errors import InputError
 from ..image.pixels import Image
 from ..io import fit_file
-from ..labels.chain import LabelChain
+from ..labels.chain import LabelChain, grain_of
 from ..labels.ensemble import LabelChains, Phase
 from ..labels.observed import ObservedLabels
 from ..labels.starts import settle
@@ -30,131 +35,282 @@ from ..runtime.parallel import Comm, lent_cores, on_root, warm_up
 from ..runtime.progress import Live, Progress
 from ..runtime.threads import Team, enough
 
-
-@dataclass(frozen=True)
-class Kind:
-    """A method: its own tables of the input, whether it has pseudo-data, and what it can and cannot do."""
-
-    tables: tuple[str, ...] = ()
-    binding: bool = True  # it needs a binding function
-    pseudo_data: bool = False  # simulated images can take the place of the binding function
-    hidden: bool = True  # it fits hidden images too
-    final_sweeps: bool = True  # for hidden images it consists of the final sweeps
-
-
-KINDS = {
-    "smc-abc": Kind(tables=("smc",), pseudo_data=True, final_sweeps=False),
-    "path": Kind(),
-    "synthetic": Kind(),
-    "exchange": Kind(tables=("exchange",), binding=False, final_sweeps=False),
-    "rejection": Kind(tables=("rejection",), pseudo_data=True, hidden=False),
-    "pseudolikelihood": Kind(binding=False),
+# A fit of a moment, by any method: what a study compiles with, since compiling is in no one's times.
+SHORT: dict[str, dict[str, Any]] = {
+    "fit": {"final_sweeps": 2, "final_burn_in": 0},
+    "smc": {"warm_up": 1},
+    "pseudo_data": {"burn_in": 1},
 }
 
 
-def _hidden(config: Config) -> bool:
+@dataclass(frozen=True)
+class Simulation:
+    """The images of the prior that a fit simulates, at most.
+
+    In each of `rounds` rounds, `count` particles, draws or chains are simulated for, with `sweeps` of
+    `sampler` each; the labels of a hidden image are swept `label_sweeps` times beside them.
+    """
+
+    count: int
+    sweeps: int
+    rounds: int
+    sampler: str = "swendsen-wang"
+    label_sweeps: int = 0
+
+    def on_one_rank(self, size: int) -> int:
+        """The sweeps of the busiest of `size` ranks."""
+        return -(-self.count // size) * self.sweeps * self.rounds
+
+    def in_one_round(self, hidden: bool) -> int:
+        """The sweeps over whole images in a round, those of the labels too."""
+        return self.count * self.sweeps + hidden * self.label_sweeps
+
+
+class Method(Declaration):
+    """What a method says of itself: its keys, what it can fit, what that takes, and its fit.
+
+    `name`, `table` and `pseudo_data` are those of `Declaration`.  A subclass has to give `fit` and `sizes`.
+    """
+
+    binding: bool = True  # it needs a binding function
+    hidden: bool = True  # it fits hidden images, not only observed labels
+    tables: tuple[str, ...] = ()  # tables that it shares, of which its result is a function
+    simulates_for: str = "an image"  # what the sweeps of `simulated` in one round are for
+
+    def fit(self, comm: Comm, problem: "Problem") -> "Fit":
+        """Collective.  A fit of the problem, at its start."""
+        raise NotImplementedError
+
+    def short(self) -> dict[str, dict[str, Any]]:
+        """{table: {key: value}} that makes its fit one of a moment, beside `SHORT`."""
+        return {}
+
+    def check(self, config: Config) -> None:
+        """Raise InputError where the input asks for what this method cannot do."""
+
+    def sizes(self, config: Config) -> str:
+        """How large the fit is, in a few words for `mpi-potts check`."""
+        raise NotImplementedError
+
+    def needs_binding(self, config: Config) -> bool:
+        """Whether the fit needs a binding function; with pseudo-data only the final sweeps do."""
+        if config.fit.pseudo_data:
+            return is_hidden(config) and config.fit.final_sweeps > 0
+        return self.binding
+
+    def draws(self, config: Config) -> tuple[str, int]:
+        """The key that says how many draws each label chain leaves, and their number."""
+        return "fit.final_sweeps", config.fit.final_sweeps
+
+    def in_chains(self, config: Config) -> bool:
+        """Whether the fit runs label chains, of hidden or of observed labels."""
+        return is_hidden(config)
+
+    def memory(self, config: Config, size: int) -> dict[str, float]:
+        """{keys and their values: bytes} of its large arrays on each of `size` ranks, beside label chains."""
+        return {}
+
+    def label_sweeps(self, config: Config) -> int:
+        """The sweeps of one label chain, at most."""
+        return config.smc.warm_up + config.fit.final_burn_in + config.fit.final_sweeps
+
+    def simulated(self, config: Config) -> Simulation | None:
+        """The images that it simulates; None where it simulates none."""
+        return None
+
+    def rounds(self, iterations: float, hidden: bool) -> float:
+        """How often it simulated in a fit that ended after so many iterations."""
+        return 1.0
+
+    def most_iterations(self, config: Config) -> int:
+        """The iterations that `time_iteration` is the time of, at most."""
+        return 0
+
+    def time_iteration(self, comm: Comm, config: Config, binding: Binding) -> float | None:
+        """Collective.  Seconds of an iteration apart from label sweeps and simulated images, if any."""
+        return None
+
+
+def method_of(config: Config) -> Method:
+    """The method that the input names."""
+    method = registry.methods()[config.fit.method]
+    assert isinstance(method, Method)
+    return method
+
+
+def is_hidden(config: Config) -> bool:
+    """Whether the image is of noisy observations, and not of the labels themselves."""
     return config.image.kind == "observations"
 
 
 def check_method(config: Config) -> None:
-    """Refuse what the method cannot do, by name."""
-    method, kind = config.fit.method, KINDS[config.fit.method]
-    if config.fit.pseudo_data and not kind.pseudo_data:
-        able = " or ".join(f'"{name}"' for name, other in KINDS.items() if other.pseudo_data)
+    """Refuse what the method of the input cannot do, by name."""
+    method, others = method_of(config), registry.methods()
+    if config.fit.pseudo_data and not method.pseudo_data:
+        able = " or ".join(f'"{name}"' for name, other in others.items() if other.pseudo_data)
         raise InputError(
             f"{config.path}: fit.pseudo_data = true: false is accepted with fit.method = "
-            f'"{method}", or fit.method = {able}'
+            f'"{method.name}", or fit.method = {able}'
         )
-    if _hidden(config) and not kind.hidden:
+    if is_hidden(config) and not method.hidden:
         raise InputError(
-            f'{config.path}: fit.method = "{method}" is for observed labels, image.kind = "labels"; '
+            f'{config.path}: fit.method = "{method.name}" is for observed labels, image.kind = "labels"; '
             f'for a hidden image "smc-abc" follows the labels'
         )
-    if kind.final_sweeps and config.fit.final_sweeps < 2:
+    method.check(config)
+
+
+def check_final_sweeps(config: Config) -> None:
+    """Refuse too few final sweeps, for the methods that consist of them."""
+    if config.fit.final_sweeps < 2:
         raise InputError(
             f"{config.path}: fit.final_sweeps = {config.fit.final_sweeps}: 2 or more are accepted with "
-            f'fit.method = "{method}"'
+            f'fit.method = "{config.fit.method}"'
         )
 
 
 def needs_binding(config: Config) -> bool:
-    """Whether the fit needs a binding function; with pseudo-data only the final sweeps do."""
-    if config.fit.pseudo_data:
-        return _hidden(config) and config.fit.final_sweeps > 0
-    return KINDS[config.fit.method].binding
+    """Whether the fit that the input asks for needs a binding function."""
+    return method_of(config).needs_binding(config)
+
+
+def settings_of(
+    config: Config,
+    lattice: Lattice,
+    binding: Binding | None,
+    tables: tuple[str, ...] = (),
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Everything a fit is a function of, by the names of the input file where they have one.
+
+    tables : those of the input that count beside the prior's and the method's; more : what else counts
+    """
+    method = method_of(config)
+    keys: dict[str, Any] = {"smc.warm_up": config.smc.warm_up}
+    names = ["prior", *tables, "fit", *method.tables]
+    names += [method.table.name] if method.table is not None else []
+    names += ["pseudo_data"] if config.fit.pseudo_data else []
+    for table in names:
+        keys |= {f"{table}.{name}": value for name, value in asdict(config.table(table)).items()}
+    keys |= {"seed": config.seed, "model.labels": config.model.labels}
+    keys |= {"lattice": lattice.digest, "image.kind": config.image.kind, **more}
+    keys["binding"] = "" if binding is None else binding.digest
+    keys["precompute.interpolation"] = "" if binding is None else binding.interpolation
+    return keys
 
 
 def label_team(comm: Comm, config: Config, lattice: Lattice) -> Team:
-    """The threads for the label chains of this rank.  Collective."""
+    """Collective.  The threads for the label chains of this rank."""
     cores, share = lent_cores(comm, comm.rank < config.fit.chains)
     wanted = config.run.threads
-    return Team(enough(lattice.sites, share) if wanted == "auto" else wanted, cores)
+    return Team(enough(lattice.sites, share) if isinstance(wanted, str) else wanted, cores)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What every rank knows of the image, whether it holds the pixels or not.
+
+    digest    : of the pixels, or of observed labels
+    statistic : S of observed labels; None where they are hidden
+    grain     : what the values of a hidden image are multiples of inside; None of observed labels
+    """
+
+    digest: str
+    statistic: int | None
+    grain: float | None
+
+    @classmethod
+    def of(cls, image: Image, lattice: Lattice) -> "Facts":
+        """From the whole image, on a rank that holds it."""
+        pixels = image.values if image.labels is None else image.labels
+        digest = hashlib.sha256(np.ascontiguousarray(pixels).data).hexdigest()
+        if image.labels is None:
+            return cls(digest, None, grain_of(image.values[lattice.exists]))
+        return cls(digest, lattice.statistic(image.labels), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One image, its lattice, and the binding function that stands for the Potts prior on it, if any."""
+    """One image, its lattice, and the binding function that stands for the Potts prior on it, if any.
+
+    image : only on ranks that have a label chain, the first `fit.chains`; None on the others
+    facts : what all ranks know of the image
+    """
 
     config: Config
-    image: Image
+    image: Image | None
     lattice: Lattice
     binding: Binding | None
+    facts: Facts
 
-    def __post_init__(self):
-        config, binding = self.config, self.binding
+    @classmethod
+    def of(cls, config: Config, image: Image, lattice: Lattice, binding: Binding | None) -> "Problem":
+        """The problem on a rank that holds the image, from which the facts are taken."""
+        return cls(config, image, lattice, binding, Facts.of(image, lattice))
+
+    def __post_init__(self) -> None:
+        binding, lattice = self.binding, self.lattice
         if binding is None:
             return
-        lattice = self.lattice
-        for name, found, wanted in (
-            ("labels", binding.labels, config.model.labels),
+        for name, given, wanted in (
+            ("labels", binding.labels, self.config.model.labels),
             ("shape", list(binding.shape), list(lattice.shape)),
             ("neighbourhood", binding.neighbourhood, lattice.neighbourhood),
             ("pixels", binding.sites, lattice.sites),
             # The same number of pixels, masked in other places.
             ("lattice", binding.lattice, lattice.digest),
         ):
-            if found != wanted:
+            if given != wanted:
                 raise InputError(
-                    f"the binding function is for {name} = {found}, the image needs {wanted}; "
+                    f"the binding function is for {name} = {given}, the image needs {wanted}; "
                     f"run precompute for this image, or name another precompute.file"
                 )
 
     @property
     def hidden(self) -> bool:
-        return self.image.labels is None
+        """Whether the labels are hidden behind noise."""
+        return is_hidden(self.config)
+
+    @property
+    def pixels(self) -> Image:
+        """The image, on a rank that holds it."""
+        if self.image is None:
+            raise RuntimeError("the image is asked for on a rank without a label chain")
+        return self.image
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The observed labels, on a rank that holds the image."""
+        if self.pixels.labels is None:
+            raise RuntimeError("the labels of a hidden image are not observed")
+        return self.pixels.labels
+
+    @property
+    def curve(self) -> Binding:
+        """The binding function, of a method that needs one."""
+        if self.binding is None:
+            raise RuntimeError(f"{self.config.fit.method} was given no binding function")
+        return self.binding
 
     @property
     def statistic(self) -> int:
         """S of the observed labels."""
-        return self.lattice.statistic(self.image.labels)
+        if self.facts.statistic is None:
+            raise RuntimeError("S of a hidden image is not observed")
+        return self.facts.statistic
 
     @property
     def settings(self) -> dict[str, Any]:
         """Everything the result is a function of, by the names of the input file where they have one."""
-        config, keys = self.config, {"smc.warm_up": self.config.smc.warm_up}
-        tables = "prior", "fit", *KINDS[config.fit.method].tables
-        for table in (*tables, "pseudo_data") if config.fit.pseudo_data else tables:
-            for name, value in asdict(getattr(config, table)).items():
-                keys[f"{table}.{name}"] = value
-        pixels = self.image.values if self.hidden else self.image.labels
-        binding = self.binding
-        return keys | {
-            "seed": config.seed,
-            "model.labels": config.model.labels,
-            "lattice": self.lattice.digest,
-            "image.kind": config.image.kind,
-            "image": hashlib.sha256(np.ascontiguousarray(pixels).tobytes()).hexdigest(),
-            "binding": "" if binding is None else binding.digest,
-            "precompute.interpolation": "" if binding is None else binding.interpolation,
-        }
+        return settings_of(self.config, self.lattice, self.binding, more={"image": self.facts.digest})
 
     def label_chain(self, number: int, team: Team) -> LabelChain:
-        """Label chain `number` at its start."""
+        """Label chain `number` before its first sweep."""
         config = self.config
         mean, variance = config.prior.mean, config.prior.variance
         noise = priors(config.model.labels, mean.mean, mean.sd, variance.shape, variance.scale)
         chain = config.model.labels, noise, config.seed, number, team
-        return LabelChain(self.lattice, self.image.values, *chain)
+        return LabelChain(self.lattice, self.pixels.values, *chain)
 
     def start(self, number: int, chain: LabelChain) -> np.ndarray:
         """The first sweeps of a chain: at beta = 0, below the phase transition; then, of hidden labels,
@@ -162,23 +318,27 @@ class Problem:
         config = self.config
         statistic = chain.sweep(np.zeros(config.smc.warm_up)).statistic
         if self.hidden and config.fit.start == "best":
-            statistic = settle(chain, self.image.values, config.prior.beta, config.seed, number)
+            statistic = settle(chain, self.pixels.values, config.prior.beta, config.seed, number)
         return statistic
 
     def chains(self, comm: Comm, width: int = 0) -> LabelChains:
-        """The chains of this rank at their start; those of observed labels stand still."""
-        config, k = self.config, 0
+        """Collective.  The chains of this rank before their first sweeps; observed labels stand still.
 
-        def make(number):
-            return ObservedLabels(self.image.labels, self.statistic)
+        width : the numbers that a chain remembers from step to step, beside its labels and noise
+        """
+        config = self.config
 
+        def stands_still(number: int) -> Any:
+            return ObservedLabels(self.labels, self.statistic)
+
+        k, make = 0, stands_still
         if self.hidden:
             k = config.model.labels
             make = partial(self.label_chain, team=label_team(comm, config, self.lattice))
         return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width)
 
     def sampler(self, comm: Comm, name: str = "swendsen-wang") -> Sampler:
-        """A sampler of the prior on the image's lattice, compiled on one rank of a node first."""
+        """Collective.  A sampler of the prior on the image's lattice, its kernels compiled."""
         sampler = Sampler(self.lattice, self.config.model.labels, name)
 
         def sweep():
@@ -189,7 +349,7 @@ class Problem:
         return sampler
 
     def compile(self, comm: Comm) -> None:
-        """Compile the kernels of the label chain on one rank of a node first; on a lattice of few pixels."""
+        """Collective.  Compile the kernels of the label chain on one rank of a node first, on few pixels."""
         if self.hidden:
             warm_up(comm, self._small_chain)
 
@@ -206,25 +366,34 @@ class Problem:
 
 
 class Fit:
-    """A fit by one method: where it stands, how it goes on, and what it has found.
+    """One run of a method: where it stands, how it goes on, and what came of it.
+
+    Collective, that is to be called by all ranks together, are the making of a fit, every step of `advance`,
+    `conclude` and `resume`, and nothing else: what only asks, such as `headline`, `particles` or `traces`,
+    answers from what this rank holds.
 
     `advance` yields wherever the fit can be continued from; a checkpoint there holds what `pack` gives, and
     `resume` reads it.
     """
 
-    chains: LabelChains | None = None
-    iteration = 0
-    length = "fit.final_sweeps"  # the key that makes a run longer
+    chains: LabelChains | None = None  # the label chains, of which this rank has some or none
+    iteration: int = 0
+    length: str = "fit.final_sweeps"  # the key that makes a run longer
 
     def __init__(self, comm: Comm, problem: Problem):
+        """Collective.  The fit at its start."""
         self.comm, self.problem = comm, problem
 
     def advance(self, live: Live, quiet: bool) -> Iterator[None]:
-        """Go on to the end."""
+        """Collective.  Go on to the end, in steps."""
         raise NotImplementedError
+
+    def conclude(self) -> None:
+        """Collective.  After the last step, once: put together what the ranks have of the answer."""
 
     @property
     def stopped_because(self) -> str:
+        """Why the fit ended where it did, in the words of docs/warnings.md."""
         return "all iterations are done"
 
     @property
@@ -249,27 +418,30 @@ class Fit:
         yield from ()
 
     def pack(self) -> dict[str, Any]:
-        """Every array of a checkpoint."""
+        """What this rank has of every array of a checkpoint."""
         if self.chains is None:
             return {}
         return {f"labels/{name}": values for name, values in self.chains.pack().items()}
 
-    def resume(self, path) -> None:
-        """Go on from a checkpoint; collective."""
-        if self.chains is not None:
-            whole = on_root(self.comm, lambda: {"final": fit_file.read_group(path, "labels")["final"]})
-            self.chains.unpack(whole, lambda names: self._rows(path, names))
+    def resume(self, path: Path) -> None:
+        """Collective.  Go on from a checkpoint."""
+        chains = self.chains
+        if chains is None:
+            return
 
-    def _rows(self, path, names):
-        stored = fit_file.read_checkpoint(path, self.chains.numbers, [f"labels/{name}" for name in names])
-        return {name.removeprefix("labels/"): values for name, values in stored.items()}
+        def rows(names: list[str]) -> dict[str, np.ndarray]:
+            stored = fit_file.read_checkpoint(path, chains.numbers, [f"labels/{name}" for name in names])
+            return {name.removeprefix("labels/"): values for name, values in stored.items()}
 
-    def final(self, phase: Phase, label: str, quiet: bool) -> Iterator[None]:
-        """A phase of the chains from where it stands."""
-        done = self.chains.burned + self.chains.drawn
+        whole = on_root(self.comm, lambda: {"final": fit_file.read_group(path, "labels")["final"]})
+        chains.unpack(whole, rows)
+
+    def run_phase(self, chains: LabelChains, phase: Phase, label: str, quiet: bool) -> Iterator[None]:
+        """Collective.  A phase of the label chains, from where they stand."""
+        done = chains.burned + chains.drawn
         total = phase.burn_in + phase.sweeps - done
         with Progress(self.comm, label, total, f"{label.split()[-1]}", quiet) as progress:
-            for now in self.chains.final(phase):
+            for now in chains.final(phase):
                 progress.advance(now - done)
                 done = now
                 yield

@@ -7,39 +7,38 @@ array.  Checkpoints are written between iterations and between slices of chains,
 
 import sys
 import time
+from typing import Protocol
 
+from ..errors import Interrupted
 from ..io import fit_file
 from ..io.fit_file import Paths
-from ..runtime.control import Control
 from ..runtime.parallel import Comm, agree, on_root
 from ..runtime.progress import Live
 from . import needs
-from .base import Fit, Problem
-from .joint_chains import ExchangeFit, PseudolikelihoodFit, SurrogateFit
-from .rejection import RejectionFit
-from .smc_abc import SmcFit
+from .base import Fit, Problem, method_of
 
-METHODS: dict[str, type[Fit]] = {
-    "smc-abc": SmcFit,
-    "path": SurrogateFit,
-    "synthetic": SurrogateFit,
-    "exchange": ExchangeFit,
-    "rejection": RejectionFit,
-    "pseudolikelihood": PseudolikelihoodFit,
-}
+
+class Asked(Protocol):
+    """Who may ask a fit to stop: the signals and the clock of this job (`Control`), or other ranks."""
+
+    def agreed(self, comm: Comm) -> bool:
+        """Collective.  Whether to stop here."""
+
+    def interrupted(self, where: str) -> Interrupted:
+        """The exception that says where the fit can be continued from."""
 
 
 class Saver:
     """Writes a checkpoint when it is due, and stops the run when it is time to."""
 
-    def __init__(self, fit: Fit, paths: Paths, control: Control):
+    def __init__(self, fit: Fit, paths: Paths, control: Asked):
         self._fit, self._paths, self._control = fit, paths, control
         self._settings = fit.problem.settings
         self._interval = 60.0 * fit.problem.config.run.checkpoint_minutes
         self._next = time.monotonic() + self._interval
 
     def between(self) -> None:
-        """To be called by all ranks where the fit can be continued from."""
+        """Collective.  To be called wherever the fit can be continued from."""
         comm = self._fit.comm
         stop = self._control.agreed(comm)
         if stop or agree(comm, comm.rank == 0 and time.monotonic() >= self._next):
@@ -47,29 +46,30 @@ class Saver:
         if stop:
             raise self._control.interrupted(str(self._paths.checkpoint))
 
-    def _write(self):
+    def _write(self) -> None:
         fit = self._fit
         writer = fit.problem.config.run.writer
         fit_file.write_checkpoint(fit.comm, self._paths, self._settings, fit.pack(), writer)
         self._next = time.monotonic() + self._interval
 
 
-def run(comm: Comm, problem: Problem, paths: Paths, control: Control, quiet: bool) -> Fit:
-    """Fit the image from the start or from a checkpoint to the end; collective.
+def run(comm: Comm, problem: Problem, paths: Paths, control: Asked, quiet: bool) -> Fit:
+    """Collective.  Fit the image from the start or from a checkpoint to the end.
 
     Raises Interrupted, with a checkpoint written, where it was asked to stop.
     """
-    needs.check_fit(comm, problem.config, problem.lattice, problem.hidden)
+    needs.check_fit(comm, problem.config, problem.lattice)
     live = Live(comm, quiet)
     path, notes = on_root(comm, fit_file.find_checkpoint, paths, problem.settings)
     for note in notes if comm.rank == 0 else ():
         print(note, file=sys.stderr, flush=True)  # also where progress is not wanted
     problem.compile(comm)
-    fit = METHODS[problem.config.fit.method](comm, problem)
+    fit = method_of(problem.config).fit(comm, problem)
     if path is not None:
         fit.resume(path)
         live.say(f"{path}: continued after {fit.where}")
     saver = Saver(fit, paths, control)
     for _ in fit.advance(live, quiet):
         saver.between()
+    fit.conclude()
     return fit

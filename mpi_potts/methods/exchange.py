@@ -13,20 +13,44 @@ In the burn-in the step of the walk follows the acceptance (Robbins and Monro); 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .. import arithmetic, rng
-from ..config.method_keys import ExchangeKeys
+from ..config.inputs import SAMPLERS, Config
+from ..config.registry import OwnTable, register
+from ..config.schema import Choice, Integer, Number, check_burn_in, key
 from ..labels.chain import Trace
 from ..model.potts import Sampler
 from ..rng import Purpose
+from ..runtime.parallel import Comm, merge_rows
+from .base import Method, Problem, Simulation
+from .joint_chains import ChainFit
 
 # The best acceptance of a walk in one dimension (Roberts and Rosenthal 2001), and how fast the gain falls.
 TARGET = 0.44
 FALL = 0.6
 # A chain remembers these.
 BETA, LOG_STEP, ACCEPTED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class ExchangeKeys:
+    """The table [exchange] of the input."""
+
+    iterations: int = key(Integer(2), 100_000, "iterations of each chain, burn-in included")
+    burn_in: int = key(Integer(0), 10_000, "iterations left out at the start, in which the step adapts")
+    auxiliary_sweeps: int = key(Integer(1), 500, "sweeps for each auxiliary image")
+    auxiliary_sampler: str = key(Choice(*SAMPLERS), "gibbs", "sampler of the auxiliary images")
+    auxiliary_start: str = key(
+        Choice("current", "random"), "current", "first labels of an auxiliary image: the current z, or random"
+    )
+    step: float = key(Number(low=0.0, open_low=True), 0.05, "sd of the first proposals of beta")
+
+    def check(self) -> None:
+        """Refuse a burn-in that leaves no iterations."""
+        check_burn_in("exchange", self.burn_in, self.iterations)
 
 
 @dataclass(frozen=True)
@@ -93,3 +117,76 @@ class Exchange:
             state = sampler.start("random", rng.key(start, t))
         sweeps = rng.stream(self.seed, Purpose.AUXILIARY_SWEEP, number)
         return int(sampler.sweeps(state, beta, sweeps, t * count, count)[-1])
+
+
+class ExchangeFit(ChainFit):
+    """A fit by exchange; observed labels are a chain too, whose labels stand still."""
+
+    phase: Exchange
+    unit = "iterations"
+    length = "exchange.iterations"
+    always_in_chains = True
+
+    def __init__(self, comm: Comm, problem: Problem):
+        """Collective.  The chains before their first sweeps."""
+        super().__init__(comm, problem)
+        self._memory = np.zeros((0, Exchange.width))
+
+    def _phase(self) -> Exchange:
+        problem, keys = self.problem, self.problem.config.of(ExchangeKeys)
+        sampler = problem.sampler(self.comm, keys.auxiliary_sampler)
+        return Exchange(sampler, problem.config.prior.beta, keys, problem.config.seed)
+
+    def conclude(self) -> None:
+        """Collective.  What the chains of all ranks remember: (chains, width)."""
+        chains = self.chains
+        if chains is not None:
+            self._memory = merge_rows(self.comm, chains.numbers, chains.memory, chains.count)
+
+    def traces(self) -> dict[str, np.ndarray]:
+        """Of every chain, the part of the proposals that was accepted after the burn-in, and the step."""
+        return {
+            "exchange/acceptance": self._memory[:, ACCEPTED] / self.phase.sweeps,
+            "exchange/step": arithmetic.exp(self._memory[:, LOG_STEP]),
+        }
+
+    def headline(self) -> str:
+        return f"{super().headline()}, {self.phase.keys.auxiliary_sweeps} sweeps for each auxiliary image"
+
+
+class ExchangeMethod(Method):
+    """method = "exchange"."""
+
+    name = "exchange"
+    table = OwnTable("exchange", ExchangeKeys, "the exchange algorithm")
+    binding = False
+
+    def fit(self, comm: Comm, problem: Problem) -> ExchangeFit:
+        return ExchangeFit(comm, problem)
+
+    def short(self) -> dict[str, dict[str, Any]]:
+        return {"exchange": {"iterations": 2, "burn_in": 1, "auxiliary_sweeps": 1}}
+
+    def sizes(self, config: Config) -> str:
+        keys = config.of(ExchangeKeys)
+        return f"{keys.iterations} iterations, {keys.auxiliary_sweeps} sweeps for each auxiliary image"
+
+    def draws(self, config: Config) -> tuple[str, int]:
+        keys = config.of(ExchangeKeys)
+        return "exchange.iterations", keys.iterations - keys.burn_in
+
+    def in_chains(self, config: Config) -> bool:
+        return True
+
+    def label_sweeps(self, config: Config) -> int:
+        return config.smc.warm_up + config.of(ExchangeKeys).iterations
+
+    def simulated(self, config: Config) -> Simulation:
+        keys, chains = config.of(ExchangeKeys), config.fit.chains
+        steps = chains * keys.iterations
+        return Simulation(
+            chains, keys.iterations * keys.auxiliary_sweeps, 1, keys.auxiliary_sampler, label_sweeps=steps
+        )
+
+
+register(ExchangeMethod())

@@ -1,68 +1,83 @@
 """Fits without a tolerance: chains of (beta, z, mu, sigma) over ranks, and quadrature for observed labels.
 
-- path, synthetic: beta given S(z) by the binding function, exactly as in the final phase after an SMC;
-- pseudolikelihood: beta given z by its pseudolikelihood, the cheap baseline;
-- exchange: beta by an auxiliary image; the only one that needs a chain for observed labels too.
+Each such method has a `Phase` of the label chains, which says how beta moves with the labels, and for
+observed labels the density of beta.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from .. import arithmetic, rng
+from .. import rng
+from ..config.inputs import Config
 from ..estimation import quadrature
-from ..labels.chain import Trace
-from ..labels.ensemble import Final, Phase
-from ..model.pseudolikelihood import Pseudolikelihood
+from ..labels.ensemble import LabelChains, Phase
 from ..rng import Purpose
-from ..runtime.parallel import Comm, merge_rows, warm_up
+from ..runtime.parallel import Comm, decided
 from ..runtime.progress import Live
-from .base import Fit, Problem
-from .exchange import ACCEPTED, LOG_STEP, Exchange
+from . import needs
+from .base import Fit, Method, Problem, check_final_sweeps, is_hidden
+
+LogDensity = Callable[[np.ndarray], np.ndarray]
+
+
+class ChainMethod(Method):
+    """A method whose fit is a `ChainFit`: hidden images by final sweeps, observed labels by quadrature."""
+
+    def check(self, config: Config) -> None:
+        check_final_sweeps(config)
+
+    def sizes(self, config: Config) -> str:
+        return f"{config.fit.final_sweeps} sweeps after a burn-in of {config.fit.final_burn_in}"
+
+    def memory(self, config: Config, size: int) -> dict[str, float]:
+        draws = config.fit.final_sweeps
+        return {} if is_hidden(config) else {f"fit.final_sweeps = {draws}": 2.0 * needs.NUMBER * draws}
 
 
 class ChainFit(Fit):
-    """Hidden images by a phase of the joint chains, observed labels by the density of beta."""
+    """Hidden images by a phase of the joint chains, observed labels by the density of beta.
+
+    density : of observed labels, once `advance` has come to its end; else None
+    """
 
     unit = "sweeps"
+    always_in_chains = False  # observed labels too
 
     def __init__(self, comm: Comm, problem: Problem):
+        """Collective.  The chains before their first sweeps, if there are any."""
         super().__init__(comm, problem)
         self.phase = self._phase()
         self.density: quadrature.Density | None = None
-        if self._in_chains:
+        if problem.hidden or self.always_in_chains:
             self.chains = problem.chains(comm, self.phase.width)
 
-    @property
-    def _in_chains(self) -> bool:
-        return self.problem.hidden
-
     def _phase(self) -> Phase:
+        """Collective.  How beta moves with the labels."""
         raise NotImplementedError
 
-    def _log_density(self) -> Callable[[np.ndarray], np.ndarray]:
-        """log p(beta | z) of the observed labels, up to a constant."""
+    def _log_density(self) -> LogDensity:
+        """log p(beta | z) of the observed labels, up to a constant; on rank 0."""
         raise NotImplementedError
 
     def advance(self, live: Live, quiet: bool) -> Iterator[None]:
-        problem = self.problem
-        if not self._in_chains:
-            self.density = quadrature.density(self._log_density(), problem.config.prior.beta)
+        interval = self.problem.config.prior.beta
+        if self.chains is None:
+            self.density = decided(self.comm, lambda: quadrature.density(self._log_density(), interval))
             return
         if self.chains.burned + self.chains.drawn == 0:
-            self.chains.warm_up(problem.start)
-        yield from self.final(self.phase, self.unit, quiet)
+            self.chains.warm_up(self.problem.start)
+        yield from self.run_phase(self.chains, self.phase, self.unit, quiet)
 
     @property
     def where(self) -> str:
-        return f"{self.chains.burned + self.chains.drawn} {self.unit}"
+        return f"{_done(self.chains)} {self.unit}"
 
     def headline(self) -> str:
-        if self.density is not None:
+        if self.chains is None:
             return "observed labels: by quadrature"
-        chains, phase = self.chains, self.phase
-        return f"{chains.count} chain(s) of {phase.sweeps} {self.unit} after a burn-in of {phase.burn_in}"
+        count, phase = self.chains.count, self.phase
+        return f"{count} chain(s) of {phase.sweeps} {self.unit} after a burn-in of {phase.burn_in}"
 
     def particles(self) -> tuple[np.ndarray, np.ndarray] | None:
         """For observed labels independent draws, as many as there would be sweeps."""
@@ -78,104 +93,5 @@ class ChainFit(Fit):
         return {"density/beta": self.density.beta, "density/value": self.density.value}
 
 
-class SurrogateFit(ChainFit):
-    """method = "path" or "synthetic"."""
-
-    def _phase(self) -> Final:
-        config = self.problem.config
-        keys, table = config.fit, self.problem.binding.table
-        return Final(table, config.prior.beta, keys.method, keys.final_burn_in, keys.final_sweeps)
-
-    def _log_density(self):
-        binding, statistic = self.problem.binding, self.problem.statistic
-
-        def path(beta):
-            return beta * statistic - binding.log_normaliser(beta)
-
-        def synthetic(beta):
-            mean, sd = binding.moments(beta)
-            sd = np.maximum(sd, 1e-6)
-            distance = (statistic - mean) / sd
-            return -arithmetic.log(sd) - 0.5 * distance * distance
-
-        return path if self.problem.config.fit.method == "path" else synthetic
-
-
-@dataclass(frozen=True)
-class PseudolikelihoodPhase:
-    """beta drawn before each sweep from its posterior by the pseudolikelihood of z."""
-
-    surrogate: Pseudolikelihood
-    interval: tuple[float, float]
-    burn_in: int
-    sweeps: int
-    seed: int
-    width: int = 0
-    cost: int = 10
-
-    def start(self, number: int) -> np.ndarray:
-        return np.zeros(0)
-
-    def run(self, number, chain, memory, first, steps, counting) -> Trace:
-        stream, traces = rng.stream(self.seed, Purpose.FINAL_BETA, number), []
-        for t in range(first, first + steps):
-            density = self.surrogate.log_density(chain.labels, chain.statistic)
-            uniform = rng.uniforms(stream, t, 1)
-            traces.append(chain.sweep(quadrature.density(density, self.interval).quantiles(uniform)))
-            if counting:
-                chain.count()
-        return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
-
-
-class PseudolikelihoodFit(ChainFit):
-    """method = "pseudolikelihood"."""
-
-    def _phase(self) -> PseudolikelihoodPhase:
-        problem, config = self.problem, self.problem.config
-        warm_up(self.comm, lambda: _compile_tabulate(problem))
-        surrogate, keys = Pseudolikelihood(problem.lattice, config.model.labels), config.fit
-        return PseudolikelihoodPhase(
-            surrogate, config.prior.beta, keys.final_burn_in, keys.final_sweeps, config.seed
-        )
-
-    def _log_density(self):
-        return self.phase.surrogate.log_density(self.problem.image.labels, self.problem.statistic)
-
-    def cautions(self) -> Iterator[str]:
-        yield "the pseudolikelihood is no likelihood: its intervals need not cover the truth"
-
-
-def _compile_tabulate(problem):
-    lattice = problem.lattice
-    Pseudolikelihood(lattice, problem.config.model.labels).configurations(np.zeros(lattice.shape, np.uint8))
-
-
-class ExchangeFit(ChainFit):
-    """method = "exchange"."""
-
-    unit = "iterations"
-    length = "exchange.iterations"
-
-    @property
-    def _in_chains(self) -> bool:
-        return True
-
-    def _phase(self) -> Exchange:
-        problem, config = self.problem, self.problem.config
-        sampler = problem.sampler(self.comm, config.exchange.auxiliary_sampler)
-        return Exchange(sampler, config.prior.beta, config.exchange, config.seed)
-
-    def _memory(self):
-        """(chains, width), of all ranks."""
-        return merge_rows(self.comm, self.chains.numbers, self.chains.memory, self.chains.count)
-
-    def traces(self) -> dict[str, np.ndarray]:
-        """Of every chain, the part of the proposals that was accepted after the burn-in, and the step."""
-        memory = self._memory()
-        return {
-            "exchange/acceptance": memory[:, ACCEPTED] / self.phase.sweeps,
-            "exchange/step": arithmetic.exp(memory[:, LOG_STEP]),
-        }
-
-    def headline(self) -> str:
-        return f"{super().headline()}, {self.phase.keys.auxiliary_sweeps} sweeps for each auxiliary image"
+def _done(chains: LabelChains | None) -> int:
+    return 0 if chains is None else chains.burned + chains.drawn

@@ -6,12 +6,16 @@ draws are split over the ranks in blocks; what is kept is decided on all of them
 """
 
 from collections.abc import Iterator
-from functools import cached_property
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import rng
+from ..config.inputs import Config
+from ..config.registry import OwnTable, register
+from ..config.schema import Flag, Integer, Number, key
 from ..errors import InputError
 from ..estimation import regression
 from ..io import fit_file
@@ -21,31 +25,59 @@ from ..labels.ensemble import SLICE_SITES
 from ..rng import Purpose
 from ..runtime.parallel import Comm, agree, allgather_rows, block, on_root, warm_up
 from ..runtime.progress import Live, Progress
-from ..smc.sources import BindingSource, SimulationSource, check_support
-from .base import Fit, Problem
+from ..smc.sources import BindingSource, SimulationSource, Source, check_support
+from . import needs
+from .base import Fit, Method, Problem, Simulation
 
 # Draws from the binding function in a slice of the work.
 SLICE_DRAWS = 1_000_000
 
 
+@dataclass(frozen=True)
+class RejectionKeys:
+    """The table [rejection] of the input."""
+
+    draws: int = key(Integer(2), 100_000, "number of draws from the prior")
+    tolerance: float | None = key(Number(0.0), None, "largest distance accepted; instead of quantile")
+    quantile: float = key(
+        Number(0.0, 1.0, True), 0.01, "part of the draws accepted, the nearest (not used with tolerance)"
+    )
+    adjust: bool = key(Flag(), False, "local-linear regression adjustment of the accepted draws")
+
+
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """The draws that are kept: beta, weight and pseudo-statistic x of each, (n,), and the tolerance."""
+
+    tolerance: float
+    beta: np.ndarray
+    weight: np.ndarray
+    x: np.ndarray
+
+
 class RejectionFit(Fit):
-    """The pseudo-statistics of this rank's block of draws, nan where not yet drawn."""
+    """The pseudo-statistics of this rank's block of draws, nan where not yet drawn; then what is kept."""
 
     length = "rejection.draws"
+    _source: Source
 
     def __init__(self, comm: Comm, problem: Problem):
+        """Collective.  Before the first draw."""
         super().__init__(comm, problem)
         config = problem.config
-        keys, (low, high) = config.rejection, config.prior.beta
+        keys, (low, high) = config.of(RejectionKeys), config.prior.beta
+        self._keys = keys
+        self._kept: Accepted | None = None
         self._index = np.arange(*block(keys.draws, comm.size, comm.rank))
         uniform = rng.uniforms(rng.stream(config.seed, Purpose.REJECTION), 0, keys.draws)
         self._beta = low + (high - low) * uniform
         self._x = np.full(self._index.size, np.nan)
         if config.fit.pseudo_data:
-            self._source = SimulationSource(problem.sampler(comm), 1, config.seed, config.pseudo_data)
-            self._slice = max(1, SLICE_SITES // (problem.lattice.sites * self._source.sweeps))
+            simulation = SimulationSource(problem.sampler(comm), 1, config.seed, config.pseudo_data)
+            self._source = simulation
+            self._slice = max(1, SLICE_SITES // (problem.lattice.sites * simulation.sweeps))
         else:
-            self._source = BindingSource(problem.binding, 1, config.seed)
+            self._source = BindingSource(problem.curve, 1, config.seed)
             self._slice = SLICE_DRAWS
         check_support(self._source, config.prior.beta)
 
@@ -61,10 +93,9 @@ class RejectionFit(Fit):
                 progress.advance(now.size)
                 yield
 
-    @cached_property
-    def _accepted(self):
-        """(tolerance, beta, weight, x) of what is kept; collective the first time."""
-        config, keys = self.problem.config, self.problem.config.rejection
+    def conclude(self) -> None:
+        """Collective.  Decide on the draws of all ranks which are kept."""
+        keys = self._keys
         x = allgather_rows(self.comm, self._x, keys.draws)
         offset = x - self.problem.statistic
         distance = np.abs(offset)
@@ -80,30 +111,68 @@ class RejectionFit(Fit):
         beta, weight = self._beta[kept], np.ones(kept.size)
         if keys.adjust:
             weight = regression.epanechnikov(distance[kept], tolerance)
-            beta = regression.adjust(beta, offset[kept], weight, config.prior.beta)
-        return tolerance, beta, weight / weight.sum(), x[kept]
+            beta = regression.adjust(beta, offset[kept], weight, self.problem.config.prior.beta)
+        self._kept = Accepted(tolerance, beta, weight / weight.sum(), x[kept])
+
+    @property
+    def accepted(self) -> Accepted:
+        """The draws that are kept, after `conclude`."""
+        if self._kept is None:
+            raise RuntimeError("what is accepted is known once the fit is concluded")
+        return self._kept
 
     @property
     def where(self) -> str:
         return "an earlier run"
 
     def headline(self) -> str:
-        tolerance, beta, *_ = self._accepted
-        return f"{beta.size} of {self.problem.config.rejection.draws} draws accepted, tolerance {tolerance:g}"
+        kept = self.accepted
+        return f"{kept.beta.size} of {self._keys.draws} draws accepted, tolerance {kept.tolerance:g}"
 
     def particles(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._accepted[1], self._accepted[2]
+        return self.accepted.beta, self.accepted.weight
 
     def traces(self) -> dict[str, np.ndarray]:
-        tolerance, beta, _, x = self._accepted
-        acceptance = beta.size / self.problem.config.rejection.draws
-        row = {"epsilon": tolerance, "acceptance": acceptance, "statistic": float(self.problem.statistic)}
-        return {f"trace/{name}": np.array([value]) for name, value in row.items()} | {
-            "posterior/statistic": x
-        }
+        kept = self.accepted
+        acceptance = kept.beta.size / self._keys.draws
+        row = {"epsilon": kept.tolerance, "acceptance": acceptance}
+        row["statistic"] = float(self.problem.statistic)
+        columns = {f"trace/{name}": np.array([value]) for name, value in row.items()}
+        return columns | {"posterior/statistic": kept.x}
 
     def pack(self) -> dict[str, Any]:
-        return {"rejection/statistic": Rows(self._index, self._x, self.problem.config.rejection.draws)}
+        return {"rejection/statistic": Rows(self._index, self._x, self._keys.draws)}
 
-    def resume(self, path) -> None:
+    def resume(self, path: Path) -> None:
         self._x = on_root(self.comm, fit_file.read_group, path, "rejection")["statistic"][self._index]
+
+
+class RejectionMethod(Method):
+    """method = "rejection"."""
+
+    name = "rejection"
+    table = OwnTable("rejection", RejectionKeys, "ABC rejection")
+    pseudo_data = True
+    hidden = False
+
+    def fit(self, comm: Comm, problem: Problem) -> RejectionFit:
+        return RejectionFit(comm, problem)
+
+    def short(self) -> dict[str, dict[str, Any]]:
+        return {"rejection": {"draws": 8, "quantile": 0.5}}
+
+    def sizes(self, config: Config) -> str:
+        return f"{config.of(RejectionKeys).draws} draws"
+
+    def memory(self, config: Config, size: int) -> dict[str, float]:
+        draws = config.of(RejectionKeys).draws
+        return {f"rejection.draws = {draws}": 2.0 * needs.NUMBER * draws}
+
+    def simulated(self, config: Config) -> Simulation | None:
+        if not config.fit.pseudo_data:
+            return None
+        data = config.pseudo_data
+        return Simulation(config.of(RejectionKeys).draws, data.burn_in + data.spacing, 1)
+
+
+register(RejectionMethod())

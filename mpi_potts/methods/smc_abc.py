@@ -2,18 +2,23 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..binding.function import Binding
+from ..config.inputs import Config
+from ..config.registry import register
 from ..io import fit_file
 from ..labels.ensemble import Final
 from ..labels.guide import Guide
 from ..runtime.parallel import Comm, on_root
 from ..runtime.progress import Live
-from ..smc.sampler import State, Stop, observed, smc_abc
-from ..smc.sources import BindingSource, SimulationSource
-from .base import Fit, Problem
+from ..smc.sampler import SETTLE, State, Stop, observed, smc_abc
+from ..smc.sources import BindingSource, SimulationSource, Source
+from . import needs, timing
+from .base import Fit, Method, Problem, Simulation, is_hidden
 
 # Columns of the trace, one row for each iteration, and the parts of an iteration whose seconds are kept.
 TRACE = (
@@ -37,8 +42,9 @@ class SmcFit(Fit):
     """Where the SMC stands, its trace, and the label chains (None for observed labels)."""
 
     def __init__(self, comm: Comm, problem: Problem):
+        """Collective.  Before the first iteration."""
         super().__init__(comm, problem)
-        self.state: State | None = None
+        self._state: State | None = None
         self.trace: dict[str, list] = {name: [] for name in TRACE}
         self.seconds: dict[str, list[float]] = {name: [] for name in ("total", *PARTS)}
         self.chains = problem.chains(comm) if problem.hidden else None
@@ -51,16 +57,17 @@ class SmcFit(Fit):
         live.close()
         problem, keys = self.problem, self.problem.config.fit
         if self.chains is not None and keys.final_sweeps > 0:
-            table, interval = problem.binding.table, problem.config.prior.beta
+            table, interval = problem.curve.table, problem.config.prior.beta
             phase = Final(table, interval, keys.marginal, keys.final_burn_in, keys.final_sweeps)
-            yield from self.final(phase, "final sweeps", quiet)
+            yield from self.run_phase(self.chains, phase, "final sweeps", quiet)
 
-    def _source(self):
+    def _source(self) -> Source:
+        """Collective.  Where the pseudo-statistics come from."""
         problem, config = self.problem, self.problem.config
         if config.fit.pseudo_data:
             keys = config.pseudo_data
             return SimulationSource(problem.sampler(self.comm), config.smc.replicates, config.seed, keys)
-        return BindingSource(problem.binding, config.smc.replicates, config.seed)
+        return BindingSource(problem.curve, config.smc.replicates, config.seed)
 
     def _guide(self) -> Guide | None:
         """None where the chains follow the particles from the start, as in the paper or without a table."""
@@ -82,24 +89,33 @@ class SmcFit(Fit):
 
         seed, interval = problem.config.seed, problem.config.prior.beta
         started = time.perf_counter()
-        for state in smc_abc(self.comm, self._source(), interval, keys, seed, observe, self.state):
+        for state in smc_abc(self.comm, self._source(), interval, keys, seed, observe, self._state):
             self._note(state, time.perf_counter() - started)
             yield state
             started = time.perf_counter()
 
     def _note(self, state, seconds):
-        self.state = state
+        self._state = state
         for name, column in self.trace.items():
             column.append(getattr(state, name))
         for name, column in self.seconds.items():
             column.append(seconds if name == "total" else state.seconds[name])
 
     @property
-    def length(self) -> str:
+    def state(self) -> State:
+        """The particles as they are, from the first iteration on."""
+        if self._state is None:
+            raise RuntimeError("the SMC has made no iteration yet")
+        return self._state
+
+    @property
+    def length(self) -> str:  # type: ignore[override]
+        """The key that makes what limits the answer longer."""
         return "fit.final_sweeps" if self.chains is not None and self.chains.drawn else "smc.particles"
 
     @property
-    def iteration(self) -> int:
+    def iteration(self) -> int:  # type: ignore[override]
+        """The iterations that were made."""
         return self.state.iteration
 
     @property
@@ -132,9 +148,9 @@ class SmcFit(Fit):
         arrays = {f"smc/{name}": values for name, values in self.state.pack().items()}
         return arrays | self.traces() | super().pack()
 
-    def resume(self, path) -> None:
+    def resume(self, path: Path) -> None:
         groups = {name: on_root(self.comm, fit_file.read_group, path, name) for name in ("smc", "trace")}
-        self.state = State.unpack(groups["smc"])
+        self._state = State.unpack(groups["smc"])
         self.trace = {name: groups["trace"][name].tolist() for name in TRACE}
         timing = on_root(self.comm, fit_file.read_group, path, "timing")
         self.seconds = {name: timing[f"{name}/seconds"].tolist() for name in PARTS}
@@ -168,3 +184,56 @@ def heading(particles: int) -> str:
 def line(state: State) -> str:
     """One iteration in a line: what it reached, and the seconds of its parts."""
     return "".join(f"{number(state):>{width}}" for _, width, number in COLUMNS)
+
+
+class SmcMethod(Method):
+    """method = "smc-abc"."""
+
+    name = "smc-abc"
+    pseudo_data = True
+    tables = ("smc",)
+    # How many iterations there would be is not known.
+    simulates_for = "for each iteration of the SMC"
+
+    def fit(self, comm: Comm, problem: Problem) -> SmcFit:
+        return SmcFit(comm, problem)
+
+    def short(self) -> dict[str, dict[str, Any]]:
+        return {"smc": {"particles": 8, "replicates": 4, "max_iterations": 2, "label_sweeps": 2}}
+
+    def sizes(self, config: Config) -> str:
+        keys = config.smc
+        return f"{keys.particles} particles, {keys.replicates} replicates, alpha {keys.alpha:g}"
+
+    def memory(self, config: Config, size: int) -> dict[str, float]:
+        keys = config.smc
+        held = needs.NUMBER * keys.particles * (4 + keys.replicates / size)
+        arrays = {f"smc.particles = {keys.particles}, smc.replicates = {keys.replicates}": held}
+        if is_hidden(config):
+            arrays[f"smc.label_sweeps = {keys.label_sweeps}"] = needs.of_draw(config) * keys.label_sweeps
+        return arrays
+
+    def label_sweeps(self, config: Config) -> int:
+        return super().label_sweeps(config) + config.smc.max_iterations * config.smc.label_sweeps
+
+    def simulated(self, config: Config) -> Simulation | None:
+        """In a round for all particles: at the start, and in every iteration."""
+        if not config.fit.pseudo_data:
+            return None
+        keys, data = config.smc, config.pseudo_data
+        sweeps = data.burn_in + data.spacing * keys.replicates
+        rounds = keys.max_iterations + 1
+        return Simulation(keys.particles, sweeps, rounds, label_sweeps=keys.label_sweeps)
+
+    def rounds(self, iterations: float, hidden: bool) -> float:
+        """At the start, in each iteration, and for a hidden image in the steps after the last."""
+        return float(1 + iterations + SETTLE * hidden)
+
+    def most_iterations(self, config: Config) -> int:
+        return config.smc.max_iterations
+
+    def time_iteration(self, comm: Comm, config: Config, binding: Binding) -> float | None:
+        return None if config.fit.pseudo_data else timing.time_iteration(comm, config, binding)
+
+
+register(SmcMethod())

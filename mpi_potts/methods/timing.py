@@ -45,7 +45,7 @@ def _least(run: Callable[[int, int], Any], seconds: float) -> float:
     return min(_seconds(run, first + group * count, count) / count for group in range(GROUPS))
 
 
-def _seconds(run, first, count):
+def _seconds(run: Callable[[int, int], Any], first: int, count: int) -> float:
     started = time.perf_counter()
     run(first, count)
     return time.perf_counter() - started
@@ -57,16 +57,31 @@ def stand_in(config: Config, lattice: Lattice) -> Binding:
     beta, k = np.linspace(low, high, 8), config.model.labels
     mean = lattice.edges * (1.0 / k + (1.0 - 1.0 / k) * np.linspace(0.0, 0.9, 8))
     sd = np.full(8, np.sqrt(lattice.edges))
-    arrays = {"mean": mean, "sd": sd, "mean_se": sd / 30, "sd_se": sd / 30}
-    arrays |= {"tau": np.ones(8), "flag": np.zeros(8)}
-    place = {"shape": lattice.shape, "neighbourhood": lattice.neighbourhood, "sites": lattice.sites}
-    place |= {"edges": lattice.edges, "lattice": lattice.digest, "labels": k}
-    made = {"sampler": "none", "iterations": 2, "burn_in": 0, "seed": 0, "starts": "random"}
-    return Binding(beta, **arrays, **place, **made, interpolation="linear")
+    return Binding(
+        beta=beta,
+        mean=mean,
+        sd=sd,
+        mean_se=sd / 30,
+        sd_se=sd / 30,
+        tau=np.ones(8),
+        flag=np.zeros(8),
+        labels=k,
+        shape=lattice.shape,
+        neighbourhood=lattice.neighbourhood,
+        sites=lattice.sites,
+        edges=lattice.edges,
+        lattice=lattice.digest,
+        sampler="none",
+        iterations=2,
+        burn_in=0,
+        seed=0,
+        starts="random",
+        interpolation="linear",
+    )
 
 
 def time_iteration(comm: Comm, config: Config, binding: Binding) -> float:
-    """Seconds of one iteration of the SMC apart from the label chain, on all ranks.  Collective."""
+    """Collective.  Seconds of one iteration of the SMC apart from the label chain, on all ranks."""
     source = BindingSource(binding, config.smc.replicates, config.seed)
     middle = float(binding.moments(sum(config.prior.beta) / 2)[0])
     states = smc_abc(comm, source, config.prior.beta, config.smc, config.seed, observed(middle))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..labels.chain import grain_of
 from ..labels.ensemble import Draws, LabelChains
 from ..labels.starts import score
 from ..methods.base import Fit
@@ -65,8 +64,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     if draws is not None and fit.chains is not None and fit.problem.hidden and fit.chains.count > 1:
         behind = _behind(comm, fit, fit.chains, draws)
     warnings = [*cautions.cautions(fit, best, diagnostics, error, behind)]
-    if draws is not None and fit.problem.hidden:
-        grain = grain_of(fit.problem.image.values[fit.problem.lattice.exists])
+    if draws is not None and (grain := fit.problem.facts.grain) is not None:
         warnings += cautions.coarse_grain(grain, draws.sd.mean(axis=(0, 1)))
     warnings += cautions.few_particles(particles, marginal)
     found = best, particles, marginal, draws, probability, shares
@@ -100,10 +98,12 @@ def _probabilities(comm: Comm, fit: Fit, chains: LabelChains) -> tuple[np.ndarra
 
 
 def _behind(comm: Comm, fit: Fit, chains: LabelChains, draws: Draws) -> np.ndarray:
-    """(chains,) how far the score of each chain of a hidden image is behind the best; collective."""
+    """Collective.  (chains,) how far the score of each chain of a hidden image is behind the best."""
+    image = fit.problem.image  # which ranks without a chain do not hold
     scores = [
-        score(chain, fit.problem.image.values, float(draws.beta[number].mean()))
+        score(chain, image.values, float(draws.beta[number].mean()))
         for number, chain in zip(chains.numbers, chains.chains)
+        if image is not None
     ]
     merged = merge_rows(comm, chains.numbers, np.array(scores), chains.count)
     return merged.max() - merged

@@ -116,7 +116,7 @@ def _settings(path: Path, result: Result, places: Sequence[str]) -> Config:
     attributes = result.attributes
     directory = Path(attributes.get("input_directory") or path.parent)
     changes = (*attributes["overrides"].splitlines(), *places)
-    found = inputs.parse(attributes["input"], directory / "input.toml", changes, path.parent)
+    found = inputs.parse_stored(attributes["input"], directory / "input.toml", changes, path.parent)
     return replace(found, path=path)
 
 

@@ -2,7 +2,8 @@
 
 Rows 0..n-1 of an array are split into blocks in rank order, the first n mod size ranks with one row more, so
 that allgathered rows are in global order and every sum over them is the same for any number of ranks.  The
-communicator is the first argument everywhere, and one rank is not a special case.
+communicator is the first argument everywhere, and one rank is not a special case.  A function that all ranks
+must call together says so first: "Collective."
 """
 
 import os
@@ -31,7 +32,7 @@ NAP = 0.005
 # How long a rank with an error that every rank may have had waits for the others to report the same
 # (seconds).
 MEETING = 5.0
-# One message carries at most this many bytes: counts above 2**31 - 1 fail.
+# One message carries at most this many bytes: counts above 2**31 - 1, and larger pickles, fail.
 MESSAGE = 1 << 28
 # The sizes that launchers announce, the most specific first: inside a Slurm job mpirun starts its own daemons
 # as a Slurm step, whose number of tasks is not the number of ranks.
@@ -46,7 +47,7 @@ def block(n: int, size: int, rank: int) -> tuple[int, int]:
 
 
 def allgather_rows(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
-    """All n rows in global order on every rank, from each rank's `block(n, size, rank)` of them."""
+    """Collective.  All n rows in global order on every rank, from each rank's `block` of them."""
     blocks = [block(n, comm.size, rank) for rank in range(comm.size)]
     counts = [stop - start for start, stop in blocks]
     rows = np.ascontiguousarray(rows)
@@ -61,7 +62,7 @@ def allgather_rows(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
 
 
 def merge_rows(comm: Comm, index: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
-    """All n rows in global order on every rank, from rows with global numbers `index` split in any way."""
+    """Collective.  All n rows in global order on every rank, from rows of any numbers `index` on each."""
     width = rows.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
     count = np.zeros(n, dtype=np.int64)
     np.add.at(count, index, 1)
@@ -71,12 +72,14 @@ def merge_rows(comm: Comm, index: np.ndarray, rows: np.ndarray, n: int) -> np.nd
     if (count != 1).any():
         raise ValueError(f"row {int(np.flatnonzero(count != 1)[0])} of {n} is not on exactly one rank")
     # Bits, not numbers, are joined: exact for any type and any order.
-    comm.Allreduce(MPI.IN_PLACE, merged, op=MPI.BOR)
+    flat = merged.reshape(-1)
+    for piece in pieces(flat.size):
+        comm.Allreduce(MPI.IN_PLACE, flat[piece], op=MPI.BOR)
     return merged.reshape(-1).view(rows.dtype).reshape(n, *rows.shape[1:])
 
 
 def take_rows(comm: Comm, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Rows wanted[block] of an array split in blocks: as `whole[wanted]`, of which each rank has its block.
+    """Collective.  Rows wanted[block] of an array split in blocks: this rank's block of `whole[wanted]`.
 
     wanted : (n,) row numbers, the same on every rank.  Only rows that change rank are sent, each once.
     """
@@ -101,35 +104,59 @@ def take_rows(comm: Comm, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def bcast(comm: Comm, value: Any = None) -> Any:
-    """The value of rank 0 on every rank; arrays go as they are, without pickling."""
+    """Collective.  The value of rank 0 on every rank.
+
+    Arrays go as they are, also those inside tuples, dictionaries and dataclasses, and everything in messages
+    of at most `MESSAGE` bytes: one pickle, or one message, beyond 2 GiB fails.
+    """
     plain = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    head = comm.bcast((plain, (value.shape, value.dtype) if plain else value))
-    if not head[0]:
-        return head[1]
-    array = np.ascontiguousarray(value) if comm.rank == 0 else np.empty(*head[1])
-    data = array.reshape(-1).view(np.uint8)
-    for first in range(0, data.size, MESSAGE):
-        comm.Bcast(data[first : first + MESSAGE])
-    return array
+    parts: list[np.ndarray] = []
+    if comm.rank == 0:
+        value = np.asarray(value, order="C") if plain else value
+        text, buffers = MPI.pickle.dumps_oob(value)
+        views: list[Any] = [text, *buffers]
+        parts = [np.frombuffer(view, dtype=np.uint8) for view in views]
+    sizes = comm.bcast([part.size for part in parts])
+    parts = parts or [np.empty(size, dtype=np.uint8) for size in sizes]
+    for part in parts:
+        for piece in pieces(part.size):
+            comm.Bcast(part[piece])
+    return value if comm.rank == 0 else MPI.pickle.loads_oob(parts[0], parts[1:])
+
+
+def bcast_first(comm: Comm, value: Any, count: int) -> Any:
+    """Collective.  The value of rank 0 on the first `count` ranks, None on the others, which need no room."""
+    among = comm.Split(0 if comm.rank < count else MPI.UNDEFINED, comm.rank)
+    if among == MPI.COMM_NULL:
+        return None
+    received = bcast(among, value)
+    among.Free()
+    return received
+
+
+def pieces(size: int, itemsize: int = 1) -> Iterator[slice]:
+    """An array of `size` items of so many bytes in slices, each a message."""
+    step = max(1, MESSAGE // itemsize)
+    for first in range(0, size, step):
+        yield slice(first, first + step)
 
 
 def sum_on_root(comm: Comm, counts: np.ndarray) -> np.ndarray | None:
-    """The sum over ranks of arrays of integers, on rank 0: exact in any order.  Collective."""
+    """Collective.  The sum over ranks of arrays of integers, on rank 0: exact in any order."""
     total = np.empty_like(counts) if comm.rank == 0 else None
     flat = counts.reshape(-1)
-    for first in range(0, flat.size, MESSAGE // counts.itemsize):
-        piece = slice(first, first + MESSAGE // counts.itemsize)
+    for piece in pieces(flat.size, counts.itemsize):
         comm.Reduce(flat[piece], None if total is None else total.reshape(-1)[piece])
     return total
 
 
 def agree(comm: Comm, flag: bool) -> bool:
-    """Whether any rank raised its flag."""
+    """Collective.  Whether any rank raised its flag."""
     return bool(comm.allreduce(int(flag), op=MPI.MAX))
 
 
-def on_root(comm: Comm, function: Callable, *arguments) -> Any:
-    """Run on rank 0 only, give every rank the result; an InputError there is raised on every rank."""
+def on_root(comm: Comm, function: Callable, *arguments: Any) -> Any:
+    """Collective.  Run on rank 0 only, give every rank the result; an InputError there is raised on all."""
     value, error = None, None
     if comm.rank == 0:
         try:
@@ -143,27 +170,27 @@ def on_root(comm: Comm, function: Callable, *arguments) -> Any:
     return bcast(comm, value)
 
 
-def decided(comm: Comm, function: Callable, *arguments) -> Any:
-    """What rank 0 computes, on every rank: for decisions that ranks on different CPUs must not make apart."""
+def decided(comm: Comm, function: Callable, *arguments: Any) -> Any:
+    """Collective.  What rank 0 computes, on every rank: CPUs that differ must not decide apart."""
     return bcast(comm, function(*arguments) if comm.rank == 0 else None)
 
 
 def raise_together(comm: Comm, error: Exception | None) -> None:
-    """If some ranks have an error, raise that of the lowest such rank on every rank."""
+    """Collective.  If some ranks have an error, raise that of the lowest such rank on every rank."""
     errors = [e for e in comm.allgather(error) if e is not None]
     if errors:
         raise errors[0]
 
 
 def quiet_wait(comm: Comm) -> None:
-    """A barrier that sleeps instead of spinning: for long waits, while rank 0 works alone."""
+    """Collective.  A barrier that sleeps instead of spinning: for long waits, while rank 0 works alone."""
     met = comm.Ibarrier()
     while not met.Test():
         time.sleep(NAP)
 
 
 def warm_up(comm: Comm, function: Callable[[], Any]) -> None:
-    """Compile on one rank of every node first; the others then find the compiled code in the node's cache."""
+    """Collective.  Compile on one rank of every node first; the others then find its code in the cache."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank == 0:
         function()
@@ -174,7 +201,7 @@ def warm_up(comm: Comm, function: Callable[[], Any]) -> None:
 
 
 def lent_cores(comm: Comm, busy: bool) -> tuple[frozenset[int], int]:
-    """The cores of this node's ranks, and how many of them each busy rank may use: the others wait."""
+    """Collective.  The cores of this node's ranks, and how many each busy rank may use: the others wait."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     cores = frozenset().union(*node.allgather(own_cores()))
     share = len(cores) // max(1, node.allreduce(int(busy)))
@@ -184,14 +211,14 @@ def lent_cores(comm: Comm, busy: bool) -> tuple[frozenset[int], int]:
 
 @contextmanager
 def private(comm: Comm) -> Iterator[Comm]:
-    """A communicator of the same ranks, on which no one else's messages can be met."""
+    """Collective.  A communicator of the same ranks, on which no one else's messages can be met."""
     own = comm.Dup()
     yield own
     own.Free()
 
 
 def ranks_on_node(comm: Comm) -> int:
-    """The number of ranks that share this node's memory.  Collective."""
+    """Collective.  The number of ranks that share this node's memory."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     size = node.size
     node.Free()
@@ -199,7 +226,7 @@ def ranks_on_node(comm: Comm) -> int:
 
 
 def one_node(comm: Comm) -> bool:
-    """Whether all ranks are on one node, and so see the same temporary files.  Collective."""
+    """Collective.  Whether all ranks are on one node, and so see the same temporary files."""
     return ranks_on_node(comm) == comm.size
 
 
@@ -207,7 +234,7 @@ def one_node(comm: Comm) -> bool:
 def abort_on_error(
     comm: Comm, passing: tuple[type[BaseException], ...] = (InputError, Interrupted, SystemExit)
 ) -> Iterator[None]:
-    """An error on one rank ends all ranks, instead of leaving the others waiting for it for ever.
+    """Collective.  An error on one rank ends all ranks, instead of leaving the others waiting for ever.
 
     An exception of the kinds `passing` that every rank raises passes through, to be reported once.  One that
     only some ranks have, and any other, is printed and aborts the communicator.
@@ -225,7 +252,7 @@ def abort_on_error(
     meeting.Free()
 
 
-def _abort(comm, error):
+def _abort(comm: Comm, error: BaseException) -> None:
     text = f"rank {comm.rank}: {error}\n"
     if not isinstance(error, InputError | Interrupted | SystemExit):
         text = f"rank {comm.rank} of {comm.size}:\n{''.join(traceback.format_exception(error))}"
@@ -237,7 +264,7 @@ def exit_code(error: BaseException) -> int:
     """2 for bad input, 75 for a stop that can be continued, that of SystemExit, 130 for ctrl-C, else 1."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
-    codes = {InputError: 2, Interrupted: 75, KeyboardInterrupt: 130}
+    codes: dict[type[BaseException], int] = {InputError: 2, Interrupted: 75, KeyboardInterrupt: 130}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), 1)
 
 
@@ -273,12 +300,13 @@ class Bell:
     """Tells ranks that work on their own, without a meeting, that one of them was asked to stop.
 
     A signal may reach only some ranks.  Such a rank tells rank 0, and rank 0 tells all: at most two messages
-    a rank.  `heard` costs one probe.  `close` is collective.
+    a rank.  `heard` costs one probe.
     """
 
     def __init__(self, comm: Comm):
+        """Collective.  A bell of all ranks that nobody has rung."""
         self._comm = comm.Dup()
-        self._requests = []
+        self._requests: list[MPI.Request] = []
         self._received = 0
         self.rung = False
 
@@ -302,7 +330,7 @@ class Bell:
             self._received += 1
 
     def close(self) -> bool:
-        """Wait for all ranks; whether anyone rang.  Rank 0 passes a late ring on while it waits."""
+        """Collective.  Wait for all ranks; whether anyone rang.  Rank 0 passes a late ring on meanwhile."""
         met = self._comm.Ibarrier()
         while not met.Test():
             self.heard()

@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..io.fit_file import Paths
 from ..io.formats import STUDY_PART
 from ..lattice import Lattice
 from ..methods import driver
-from ..methods.base import KINDS, Problem, needs_binding
+from ..methods.base import SHORT, Problem, method_of, needs_binding, settings_of
 from ..model.simulate import Truth, simulate_image, truth_of
 from ..posterior.outcome import Outcome, outcome
 from ..rng import Purpose
@@ -35,15 +35,6 @@ from ..runtime.progress import Live
 from ..smc import weights
 from . import scores as study
 from .scores import COLUMNS, PROBABILITIES
-
-# A fit of a moment, which compiles what a method needs: compiling is in no one's times.
-SHORT = {
-    "fit": {"final_sweeps": 2, "final_burn_in": 0},
-    "smc": {"particles": 8, "replicates": 4, "max_iterations": 2, "label_sweeps": 2, "warm_up": 1},
-    "exchange": {"iterations": 2, "burn_in": 1, "auxiliary_sweeps": 1},
-    "rejection": {"draws": 8, "quantile": 0.5},
-    "pseudo_data": {"burn_in": 1},
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,24 +53,20 @@ class Study:
         return range(keys.images_from, n if keys.images_to is None else keys.images_to)
 
     def directory(self, number: int) -> Path:
+        """Where the parts of one image lie, and the checkpoints of its fits."""
         return self.config.output / f"image_{number:03d}"
 
     def part(self, number: int, method: str) -> Path:
+        """What the fit of one image by one method leaves."""
         return self.directory(number) / f"{method}.h5"
 
     def settings(self, method: str) -> dict[str, Any]:
         """Everything that a part is a function of, beside the number of its image."""
         config = self.methods[method]
-        tables = ("prior", "model", "simulate", "fit", *KINDS[config.fit.method].tables)
-        keys = {"seed": config.seed, "image.kind": config.image.kind, "lattice": self.lattice.digest}
-        for table in (*tables, "pseudo_data") if config.fit.pseudo_data else tables:
-            for name, value in asdict(getattr(config, table)).items():
-                keys[f"{table}.{name}"] = value
+        binding = self.binding if needs_binding(config) else None
+        draws = {"study.draws": config.study.draws}
+        keys = settings_of(config, self.lattice, binding, ("model", "simulate"), draws)
         del keys["simulate.images"]  # more images can be added to a study
-        keys |= {"smc.warm_up": config.smc.warm_up, "study.draws": config.study.draws}
-        used = self.binding if needs_binding(config) else None
-        keys["binding"] = "" if used is None else used.digest
-        keys["precompute.interpolation"] = "" if used is None else used.interpolation
         return keys
 
     def done(self, number: int, method: str) -> bool:
@@ -94,7 +81,9 @@ class Study:
             return False
         return True
 
-    def read(self, number: int, method: str, names=None) -> tuple[dict, dict[str, np.ndarray]]:
+    def read(
+        self, number: int, method: str, names: tuple[str, ...] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Attributes and datasets of a part; one of another input, or of an older program, is refused."""
         path = self.part(number, method)
         attributes, arrays = reading.read(path, *STUDY_PART, names)
@@ -123,7 +112,7 @@ def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]
     config = replace(with_image_mean(config, image), seed=image_seed(config, number))
     if config.run.threads == "auto":  # the other ranks have images of their own
         config = replace(config, run=replace(config.run, threads=1))
-    return Problem(config, image, lattice, plan.binding if needs_binding(config) else None), true
+    return Problem.of(config, image, lattice, plan.binding if needs_binding(config) else None), true
 
 
 class Clock:
@@ -135,9 +124,11 @@ class Clock:
         self._start = time.process_time() - before[0], time.perf_counter() - before[1]
 
     def read(self) -> tuple[float, float]:
+        """Processor and elapsed seconds so far."""
         return time.process_time() - self._start[0], time.perf_counter() - self._start[1]
 
     def save(self) -> None:
+        """Keep the times, for when the fit goes on."""
         files.write_text(self._path, json.dumps(self.read()))
 
 
@@ -157,15 +148,17 @@ class Listener:
         self._control, self._bell = control, bell
 
     def agreed(self, comm: Comm) -> bool:
+        """Whether any rank was asked to stop; told to the others where it was this one."""
         if self._control.stop:
             self._bell.ring()
         return self._bell.heard()
 
     def interrupted(self, where: str) -> Interrupted:
+        """The exception of a fit that stops with a checkpoint."""
         return self._control.interrupted(where)
 
 
-def fit_one(plan: Study, method: str, number: int, control) -> None:
+def fit_one(plan: Study, method: str, number: int, control: Listener) -> None:
     """Fit one image by one method, from the start or a checkpoint, and leave its part; on one rank."""
     paths = Paths(plan.directory(number) / method)
     files.make_directory(paths.directory)
@@ -212,16 +205,20 @@ def _columns(summary, quantiles, draws, beta):
     return dict(zip(COLUMNS, (summary.mean, summary.sd, quantiles, summary.ess, rank, draws)))
 
 
+def shortened(config: Config) -> Config:
+    """The input of a fit of a moment by the same method."""
+    short = dict(SHORT)
+    if config.fit.final_sweeps == 0:  # then there may be no binding function
+        del short["fit"]
+    return config.with_keys(short).with_keys(method_of(config).short())
+
+
 def compile_all(plan: Study, methods: list[str]) -> None:
     """A fit of a moment by each method, so that compiling is in no one's times; on one rank."""
     for method in methods:
         problem, _ = make_problem(plan, method, 0)
-        config = problem.config
-        short = {table: replace(getattr(config, table), **keys) for table, keys in SHORT.items()}
-        if config.fit.final_sweeps == 0:  # then there may be no binding function
-            short["fit"] = config.fit
-        problem = replace(problem, config=replace(config, **short))
-        fit = driver.METHODS[config.fit.method](ALONE, problem)
+        problem = replace(problem, config=shortened(problem.config))
+        fit = method_of(problem.config).fit(ALONE, problem)
         problem.compile(ALONE)
         for _ in fit.advance(Live(ALONE, True), True):
             pass

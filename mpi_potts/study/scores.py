@@ -56,7 +56,7 @@ class Fits:
 
 def to_arrays(fits: Iterable[Fits]) -> dict[str, np.ndarray]:
     """The datasets of a study: those that end in `seconds` are in no checksum."""
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for each in fits:
         columns = {name: getattr(each, name) for name in ("truth", *COLUMNS)}
         columns |= {"cpu/seconds": each.cpu, "elapsed/seconds": each.elapsed}
@@ -99,25 +99,28 @@ class Scores:
 def scores(fits: Fits, most_bins: int, calibrated: bool = True) -> Scores:
     """The row of one method; without a test of the ranks where the truth was not drawn from the prior."""
     error, n = fits.mean - fits.truth, fits.truth.size
-    cover = [value for level in INTERVALS for value in coverage(fits, level)]
+    (half, half_error), (most, most_error) = coverage(fits, 0.5), coverage(fits, 0.95)
     bins, square, p = 0, math.nan, math.nan
     if calibrated:
         bins = number_of_bins(n, fits.draws + 1, most_bins)
         square, p = uniformity(histogram(fits.rank, fits.draws, bins))
     return Scores(
-        fits.name,
-        n,
-        float(error.mean()),
-        float(error.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan,
-        float(np.sqrt((error * error).mean())),
-        float(fits.sd.mean()),
-        *cover,
-        float(fits.ess.mean()),
-        float(fits.cpu.mean()),
-        float(fits.elapsed.mean()),
-        bins,
-        square,
-        p,
+        method=fits.name,
+        images=n,
+        bias=float(error.mean()),
+        bias_error=float(error.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan,
+        rmse=float(np.sqrt((error * error).mean())),
+        mean_sd=float(fits.sd.mean()),
+        cover_50=half,
+        cover_50_error=half_error,
+        cover_95=most,
+        cover_95_error=most_error,
+        ess=float(fits.ess.mean()),
+        cpu_seconds=float(fits.cpu.mean()),
+        elapsed_seconds=float(fits.elapsed.mean()),
+        rank_bins=bins,
+        rank_chi_square=square,
+        rank_p=p,
     )
 
 

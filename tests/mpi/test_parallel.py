@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -51,6 +52,83 @@ def test_broadcast_gives_the_value_of_rank_0(comm, value):
         assert np.array_equal(received, value)
     else:
         assert received == value
+
+
+@dataclass(frozen=True, eq=False)
+class Holder:
+    """An array in a dataclass, as an image or a binding function has it."""
+
+    values: np.ndarray
+    name: str = "holder"
+
+
+ARRAYS = {
+    "many pieces": np.arange(1000.0).reshape(20, 50),
+    "one byte more than a piece": np.arange(65, dtype=np.uint8),
+    "nothing": np.empty((0, 3)),
+    "columns first": np.asfortranarray(np.arange(600.0).reshape(20, 30)),
+    "every second": np.arange(1000)[::2],
+    "of objects": np.array([{"a": 1}, "b"], dtype=object),
+    "words": np.array(["one", "three"]),
+    "a number": np.array(3.5),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("inside", ["alone", "tuple", "dict", "dataclass", "twice"])
+def test_arrays_inside_anything_are_sent_in_pieces(comm, monkeypatch, name, inside):
+    monkeypatch.setattr(parallel, "MESSAGE", 64)
+    monkeypatch.setattr(parallel.MPI.pickle, "THRESHOLD", 0)
+    given = ARRAYS[name]
+    wrap = {"alone": given, "tuple": (1, (given, None)), "dict": {"a": {"b": given}}}
+    wrap |= {"dataclass": Holder(given), "twice": [given, given]}
+    received = parallel.bcast(comm, wrap[inside] if comm.rank == 0 else None)
+    find = {"alone": lambda r: r, "tuple": lambda r: r[1][0], "dict": lambda r: r["a"]["b"]}
+    find |= {"dataclass": lambda r: r.values, "twice": lambda r: r[1]}
+    array = find[inside](received)
+    assert array.dtype == given.dtype and array.shape == given.shape
+    assert (array == given).all()
+    assert array.flags.f_contiguous or inside == "alone" or name != "columns first"
+
+
+def test_no_message_is_larger_than_allowed(comm, monkeypatch):
+    """A pickle, or a message, of more than 2 GiB fails: here with a limit of 64 bytes in its place."""
+    monkeypatch.setattr(parallel, "MESSAGE", 64)
+    sent = []
+    parallel.bcast(Watched(comm, sent), {"a": Holder(np.arange(1000.0))} if comm.rank == 0 else None)
+    assert max(sent) <= 64 and sum(sent) > 8000
+
+
+class Watched:
+    """A communicator that notes the bytes of every message of arrays."""
+
+    def __init__(self, comm, sent):
+        self._comm, self._sent, self.rank = comm, sent, comm.rank
+
+    def bcast(self, value):
+        return self._comm.bcast(value)
+
+    def Bcast(self, array):
+        self._sent.append(array.nbytes)
+        self._comm.Bcast(array)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_only_the_first_ranks_receive_what_only_they_need(comm, count):
+    given = {"values": np.arange(7)}
+    received = parallel.bcast_first(comm, given if comm.rank == 0 else None, count)
+    if comm.rank < count:
+        assert (received["values"] == np.arange(7)).all()
+    else:
+        assert received is None
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_rows_are_merged_in_pieces_too(comm, monkeypatch, n):
+    monkeypatch.setattr(parallel, "MESSAGE", 20)
+    rows = np.linspace(-1.0, 1.0, 2 * n).reshape(n, 2)
+    mine = np.arange(n)[comm.rank :: comm.size]
+    assert np.array_equal(parallel.merge_rows(comm, mine, rows[mine], n), rows)
 
 
 def test_an_input_error_of_rank_0_is_raised_everywhere(comm):
