@@ -112,7 +112,7 @@ def binding_rows(config: Config, lattice: Lattice) -> list[Row]:
 
 def result_rows(config: Config, image: Image, lattice: Lattice) -> list[Row]:
     """Whether the result or a checkpoint is there; one of another input is refused."""
-    paths, settings = fit_file.Paths(config.output), Problem(config, image, lattice, None).settings
+    paths, settings = fit_file.FitPaths(config.output), Problem(config, image, lattice, None).settings
     if needs_binding(config):
         # The digest of a binding function is known only once it is there.
         del settings["binding"], settings["precompute.interpolation"]

@@ -3,7 +3,7 @@
 from ..binding.compute import Paths as BindingPaths
 from ..binding.compute import Task, belongs
 from ..config.inputs import Config
-from ..io.fit_file import Paths
+from ..io.fit_file import FitPaths
 from ..lattice import Lattice
 from ..methods.base import Problem, needs_binding
 from ..runtime.control import Control
@@ -20,7 +20,7 @@ def execute(comm: Comm, config: Config, options) -> int:
             fresh = options.fresh and on_root(comm, _of_another, config, lattice)
             binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
         say(comm, fit.fit_image(comm, Problem(config, image, lattice, binding), control, options))
-    report.after(comm, Paths(config.output).result)
+    report.after(comm, FitPaths(config.output).result)
     return 0
 
 

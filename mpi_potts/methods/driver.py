@@ -9,7 +9,7 @@ import sys
 import time
 
 from ..io import fit_file
-from ..io.fit_file import Paths
+from ..io.fit_file import FitPaths
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, agree, on_root
 from ..runtime.progress import Live
@@ -32,7 +32,7 @@ METHODS: dict[str, type[Fit]] = {
 class Saver:
     """Writes a checkpoint when it is due, and stops the run when it is time to."""
 
-    def __init__(self, fit: Fit, paths: Paths, control: Control):
+    def __init__(self, fit: Fit, paths: FitPaths, control: Control):
         self._fit, self._paths, self._control = fit, paths, control
         self._settings = fit.problem.settings
         self._interval = 60.0 * fit.problem.config.run.checkpoint_minutes
@@ -54,7 +54,7 @@ class Saver:
         self._next = time.monotonic() + self._interval
 
 
-def run(comm: Comm, problem: Problem, paths: Paths, control: Control, quiet: bool) -> Fit:
+def run(comm: Comm, problem: Problem, paths: FitPaths, control: Control, quiet: bool) -> Fit:
     """Fit the image from the start or from a checkpoint to the end; collective.
 
     Raises Interrupted, with a checkpoint written, where it was asked to stop.
