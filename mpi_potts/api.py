@@ -31,7 +31,7 @@ from .config import inputs, keywords
 from .config.inputs import Config
 from .errors import InputError
 from .io import files, formats, reading
-from .io.fit_file import Paths
+from .io.fit_file import FitPaths
 from .kernels import compiling
 from .lattice import Lattice
 from .methods.base import needs_binding
@@ -92,7 +92,7 @@ def fit(
         problem = replace(problem, config=settings)
         fit_command.fit_image(comm, problem, session.control, session.options)
         on_root(comm, session.keep_arrays)
-        result = _read_result(comm, Paths(settings.output).result)
+        result = _read_result(comm, FitPaths(settings.output).result)
         if comm.rank == 0 and not quiet:
             print(result, flush=True)
         return result

@@ -19,7 +19,7 @@ NAMES = ("image", "labels", "entropy")
 
 
 def main(result: str, picture: str) -> None:
-    drawn = figures.draw(fit_report.load(reading.contents(Path(result))))
+    drawn = figures.draw(fit_report.report_of(reading.contents(Path(result))))
     parts = [Image.open(io.BytesIO(drawn[name].png)).convert("RGB") for name in NAMES]
     parts = [part.resize((WIDTH, round(part.height * WIDTH / part.width)), Image.LANCZOS) for part in parts]
     whole = Image.new("RGB", (WIDTH * len(parts), max(part.height for part in parts)), "white")

@@ -173,7 +173,7 @@ def test_an_output_holds_what_the_command_writes_and_the_image(here, image):
     }
     assert same_bits(result.arrays, mp.load("out").arrays) == []
     # The report finds the image and the binding function.
-    assert fit_report.load(reading.contents(here / "out" / "result.h5")).notes == ()
+    assert fit_report.report_of(reading.contents(here / "out" / "result.h5")).notes == ()
     written = (here / "out" / "result.h5").stat().st_mtime_ns
     assert same_bits(result.arrays, mp.fit(image, output="out", **KEYS).arrays) == []
     assert (here / "out" / "result.h5").stat().st_mtime_ns == written

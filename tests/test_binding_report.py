@@ -159,7 +159,7 @@ def simulated(tmp_path_factory):
 def test_the_true_statistic_of_a_simulated_image_is_drawn_over_the_smc(simulated):
     """Figure 3 of the paper."""
     path, source = simulated
-    found = fit_report.load(reading.contents(path))
+    found = fit_report.report_of(reading.contents(path))
     labels = reading.read_array(source, "labels")
     assert found.truth == fit_report.KnownTruth(0.7, Lattice((16, 16)).statistic(labels))
     figure, caption = figures.iterations(found)
@@ -179,7 +179,7 @@ def test_images_of_unknown_truth_and_parts_of_simulated_ones_have_no_line(simula
     quick = ["precompute.points=10", "precompute.iterations=60", "precompute.burn_in=20"]
     path = write_input(tmp_path, values, labels=2, final_sweeps=100, max_iterations=3)
     run_fit(parallel.ALONE, path, tmp_path / "out", quick)
-    found = fit_report.load(reading.contents(tmp_path / "out" / "result.h5"))
+    found = fit_report.report_of(reading.contents(tmp_path / "out" / "result.h5"))
     assert found.truth is None
     assert figures.iterations(found)[0].axes[0].get_legend() is None
     attributes = {"settings": '{"lattice": "of a part"}'}

@@ -196,7 +196,7 @@ def test_interrupted_and_continued_on_other_ranks_gives_the_same_bits(hidden):
 
 
 def test_a_checkpoint_of_an_older_program_is_refused_by_name(tmp_path, monkeypatch):
-    paths, settings = fit_file.Paths(tmp_path), {"seed": 1}
+    paths, settings = fit_file.FitPaths(tmp_path), {"seed": 1}
     with monkeypatch.context() as older:
         older.setattr(fit_file, "CHECKPOINT", CHECKPOINT._replace(version=1))
         fit_file.write_checkpoint(ALONE, paths, settings, {"final": np.zeros(2)}, "gather")

@@ -459,7 +459,7 @@ def _files(directory) -> dict[str, Path]:
     paths["chains"] = directory / "chains.h5"
     rows = [chains.Row(0.5, {"random": chains.Chain.of_length(3, [1, 2, 3])})]
     chains.write_chains(ALONE, paths["chains"], {"labels": 3}, rows, 4, "gather")
-    fitted = fit_file.Paths(directory)
+    fitted = fit_file.FitPaths(directory)
     fit_file.write_checkpoint(ALONE, fitted, {"seed": 1}, {"x": NUMBERS}, "gather")
     paths["checkpoint"] = fitted.checkpoint
     paths["result"] = fitted.result
@@ -471,7 +471,7 @@ READ = {
     "binding": binding_file.read_settings,
     "chains": chains.open_chains,
     "checkpoint": lambda path: reading.read(path, *formats.CHECKPOINT),
-    "result": lambda path: fit_file.finished(fit_file.Paths(path.parent), {"seed": 1}),
+    "result": lambda path: fit_file.finished(fit_file.FitPaths(path.parent), {"seed": 1}),
 }
 
 
@@ -521,7 +521,7 @@ def test_a_newer_format_is_refused(tmp_path, kind):
 
 def test_a_newer_checkpoint_is_not_passed_over(tmp_path):
     """As a damaged one would be: the work in it is not lost."""
-    paths = fit_file.Paths(tmp_path)
+    paths = fit_file.FitPaths(tmp_path)
     name, newest = formats.CHECKPOINT
     for version in (newest, newest + 1):
         store.write(ALONE, paths.checkpoint, name, version, {}, {}, "gather", paths.previous)

@@ -67,7 +67,7 @@ def copied(hidden, tmp_path):
 
 
 def report_of(path, places=()):
-    return fit_report.load(reading.contents(path), places)
+    return fit_report.report_of(reading.contents(path), places)
 
 
 def written(path):
@@ -249,6 +249,16 @@ def test_a_volume_is_shown_by_a_plane_and_written_whole(tmp_path):
 def test_other_files_are_refused(copied):
     with pytest.raises(InputError, match="the result of a fit is accepted"):
         report_of(copied.parent / "binding.h5")
+
+
+def test_every_file_is_verified_once(copied, monkeypatch):
+    verified = []
+    check = reading.check_seal
+    monkeypatch.setattr(reading, "check_seal", lambda path: verified.append(path.name) or check(path))
+    command._write(copied)
+    assert sorted(verified) == ["binding.h5", "result.h5"]
+    command._write(copied.parent / "binding.h5")
+    assert verified[2:] == ["binding.h5"]
 
 
 def test_without_matplotlib_the_extra_is_named(copied, monkeypatch, capsys):

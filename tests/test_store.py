@@ -235,7 +235,7 @@ def test_the_file_before_is_kept_where_that_is_asked(path):
 
 
 def test_a_damaged_checkpoint_never_replaces_a_whole_one(tmp_path):
-    paths = fit_file.Paths(tmp_path)
+    paths = fit_file.FitPaths(tmp_path)
     for number in range(2):
         fit_file.write_checkpoint(ALONE, paths, {"seed": 1}, {"x": np.arange(number)}, "gather")
     paths.checkpoint.write_bytes(b"")

@@ -353,7 +353,7 @@ def test_the_figure_of_errors_shows_draws_less_truth_and_means_less_path(whole):
 
 def test_the_figures_of_times_and_sizes_have_every_method_on_log_axes(whole):
     output, _ = whole
-    fits = study_report.load(reading.contents(output / "study.h5"))
+    fits = study_report.fits_of(reading.contents(output / "study.h5"))
     for maker, columns in ((study_report.ess, ["ess"]), (study_report.times, ["cpu", "elapsed"])):
         figure, _ = maker(fits)
         for axes, column in zip(figure.axes, columns, strict=True):

@@ -115,7 +115,7 @@ def binding_rows(config: Config, lattice: Lattice) -> list[Row]:
 def result_rows(problem: Problem) -> list[Row]:
     """Whether the result or a checkpoint is there; one of another input is refused."""
     config = problem.config
-    paths, settings = fit_file.Paths(config.output), problem.settings
+    paths, settings = fit_file.FitPaths(config.output), problem.settings
     if needs_binding(config):
         # The digest of a binding function is known only once it is there.
         del settings["binding"], settings["precompute.interpolation"]

@@ -11,7 +11,7 @@ from ..config.inputs import Config
 from ..errors import InputError
 from ..image.pixels import Image, lattice_of, load_image, with_image_mean
 from ..io import files, fit_file
-from ..io.fit_file import Paths
+from ..io.fit_file import FitPaths
 from ..lattice import Lattice
 from ..methods import driver
 from ..methods.base import Facts, Problem, check_method, needs_binding
@@ -71,7 +71,7 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> s
 
     options : has `fresh`, to start over, and `quiet`
     """
-    paths, settings = Paths(problem.config.output), problem.settings
+    paths, settings = FitPaths(problem.config.output), problem.settings
     on_root(comm, files.make_directory, paths.directory)
     with files.locked(comm, paths.lock):
         if options.fresh:
@@ -83,7 +83,7 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> s
         return _write(comm, outcome(comm, fit), paths, settings)
 
 
-def _write(comm: Comm, found: Outcome, paths: Paths, settings: dict[str, Any]) -> str:
+def _write(comm: Comm, found: Outcome, paths: FitPaths, settings: dict[str, Any]) -> str:
     """Collective.  Write the result and its draws; returns what was found, in a few lines."""
     writer = found.fit.problem.config.run.writer
     arrays, draws = datasets.datasets(comm, found), datasets.equal_draws(found)

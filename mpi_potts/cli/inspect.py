@@ -26,7 +26,7 @@ WIDTH = 100
 
 
 def execute(comm: Comm, config: None, options: Namespace) -> int:
-    """Print the page on rank 0."""
+    """Print a page about the file, once."""
     say(comm, on_root(comm, _describe_any, Path(options.target)))
     return 0
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ..binding.compute import BindingPaths, Task, belongs
 from ..config.inputs import Config
-from ..io.fit_file import Paths
+from ..io.fit_file import FitPaths
 from ..lattice import Lattice
 from ..methods.base import needs_binding
 from ..runtime.control import Control
@@ -24,7 +24,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
             binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
             problem = replace(problem, binding=binding)
         say(comm, fit.fit_image(comm, problem, control, options))
-    report.after(comm, Paths(config.output).result)
+    report.after(comm, FitPaths(config.output).result)
     return 0
 
 

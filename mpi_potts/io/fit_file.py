@@ -18,33 +18,38 @@ from .formats import CHECKPOINT, RESULT
 
 
 @dataclass(frozen=True)
-class Paths:
-    """The files of one fit, in its output directory."""
+class FitPaths:
+    """Where the files of one fit are, in its output directory."""
 
     directory: Path
 
     @property
     def result(self) -> Path:
+        """What the fit found; its presence says that the fit is done."""
         return self.directory / "result.h5"
 
     @property
     def posterior(self) -> Path:
+        """The draws for other programs."""
         return self.directory / "posterior.nc"
 
     @property
     def checkpoint(self) -> Path:
+        """Where the fit stood when it was last saved."""
         return self.directory / "checkpoint.h5"
 
     @property
     def previous(self) -> Path:
+        """The checkpoint before the last."""
         return self.directory / "checkpoint.previous.h5"
 
     @property
     def lock(self) -> Path:
+        """The lock that keeps a second job out of the directory."""
         return self.directory / ".fit.lock"
 
     def clear(self) -> None:
-        """Start over."""
+        """Remove whatever an earlier fit left here, so that the next one starts over."""
         for path in (self.result, self.posterior):
             path.unlink(missing_ok=True)
         self.forget()
@@ -72,7 +77,7 @@ def check_settings(path: Path, attributes: dict[str, Any], settings: dict[str, A
 
 
 def write_checkpoint(
-    comm: Comm, paths: Paths, settings: dict[str, Any], datasets: dict[str, Any], writer: str
+    comm: Comm, paths: FitPaths, settings: dict[str, Any], datasets: dict[str, Any], writer: str
 ) -> None:
     """Write a checkpoint beside the one before it; collective."""
     attributes = _attributes(settings)
@@ -80,7 +85,7 @@ def write_checkpoint(
 
 
 def find_checkpoint(
-    paths: Paths, settings: dict[str, Any], remove: bool = True
+    paths: FitPaths, settings: dict[str, Any], remove: bool = True
 ) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that is whole, and notes about one that is not; on one rank.
 
@@ -119,7 +124,7 @@ def read_group(path: Path, group: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(f"{group}/"): values for name, values in arrays.items()}
 
 
-def finished(paths: Paths, settings: dict[str, Any]) -> bool:
+def finished(paths: FitPaths, settings: dict[str, Any]) -> bool:
     """Whether the result of these settings is there; another one in its place is refused; on one rank."""
     if not paths.result.exists():
         return False
@@ -133,7 +138,7 @@ def finished(paths: Paths, settings: dict[str, Any]) -> bool:
 
 def write_result(
     comm: Comm,
-    paths: Paths,
+    paths: FitPaths,
     settings: dict[str, Any],
     attributes: dict[str, Any],
     datasets: dict[str, Any],

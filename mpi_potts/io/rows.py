@@ -27,7 +27,7 @@ class Rows:
 
 
 def whole_or_rows(data: np.ndarray | Rows) -> np.ndarray | Rows:
-    """The same in C order."""
+    """The same dataset with its values in C order, as files and messages need them."""
     if isinstance(data, Rows):
         return Rows(
             np.ascontiguousarray(data.index, np.int64), np.ascontiguousarray(data.values), int(data.n)

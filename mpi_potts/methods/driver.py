@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..errors import Interrupted
 from ..io import fit_file
-from ..io.fit_file import Paths
+from ..io.fit_file import FitPaths
 from ..runtime.parallel import Comm, agree, on_root
 from ..runtime.progress import Live
 from . import needs
@@ -31,7 +31,7 @@ class Asked(Protocol):
 class Saver:
     """Writes a checkpoint when it is due, and stops the run when it is time to."""
 
-    def __init__(self, fit: Fit, paths: Paths, control: Asked):
+    def __init__(self, fit: Fit, paths: FitPaths, control: Asked):
         self._fit, self._paths, self._control = fit, paths, control
         self._settings = fit.problem.settings
         self._interval = 60.0 * fit.problem.config.run.checkpoint_minutes
@@ -53,7 +53,7 @@ class Saver:
         self._next = time.monotonic() + self._interval
 
 
-def run(comm: Comm, problem: Problem, paths: Paths, control: Asked, quiet: bool) -> Fit:
+def run(comm: Comm, problem: Problem, paths: FitPaths, control: Asked, quiet: bool) -> Fit:
     """Collective.  Fit the image from the start or from a checkpoint to the end.
 
     Raises Interrupted, with a checkpoint written, where it was asked to stop.

@@ -68,7 +68,7 @@ def cautions(
 
 
 def minor_modes(behind: np.ndarray, sites: int) -> Iterator[str]:
-    """Of chains of hidden labels that disagree, those that are in a mode of much less evidence."""
+    """Names the chains of hidden labels that are in a mode of much less evidence than the best."""
     worse = np.flatnonzero(behind > MINOR * np.sqrt(sites))
     if worse.size:
         numbers, least = ", ".join(str(n + 1) for n in worse), behind[worse].min()
@@ -85,7 +85,7 @@ def flags_near(binding: "Binding", low: float, high: float, sd: float) -> np.nda
 
 
 def flagged(binding: "Binding", beta: Summary) -> Iterator[str]:
-    """The flags of the binding function where the posterior depends on it."""
+    """Says where chains of the binding function are flagged that the posterior depends on."""
     near = flags_near(binding, beta.low, beta.high, beta.sd)
     disagree, short = (int(np.count_nonzero(near & bit)) for bit in (FLAG_DISAGREE, FLAG_SHORT))
     if disagree:
@@ -102,7 +102,7 @@ def flagged(binding: "Binding", beta: Summary) -> Iterator[str]:
 
 
 def at_the_edge(interval: tuple[float, float], beta: Summary) -> Iterator[str]:
-    """A posterior that the prior cuts off."""
+    """Says so where the prior cuts the posterior of beta off."""
     low, high = interval
     margin = EDGE * (high - low)
     if (low > 0.0 and beta.low < low + margin) or beta.high > high - margin:
@@ -110,7 +110,9 @@ def at_the_edge(interval: tuple[float, float], beta: Summary) -> Iterator[str]:
 
 
 def coarse_grain(grain: float, sd: np.ndarray) -> Iterator[str]:
-    """Pixels are counted in grains: where a few are very far from all others, these have few grains.
+    """Says so where pixel values are rounded too coarsely for the narrowest label.
+
+    Pixels are counted in grains: where a few are very far from all others, these have few grains.
 
     grain : the step to which the pixel values are rounded
     sd    : (k,) posterior means of the sd of every label
@@ -125,7 +127,7 @@ def coarse_grain(grain: float, sd: np.ndarray) -> Iterator[str]:
 
 
 def few_particles(particles: Summary | None, marginal: Summary | None) -> Iterator[str]:
-    """Particles for the last S(z) that are worth few draws, beside a marginal posterior."""
+    """Says so where the particles for the last S(z), beside a marginal posterior, are worth few draws."""
     if marginal is not None and particles is not None and particles.ess < FEW_DRAWS:
         yield (
             f"the particles for the last S(z) are worth {particles.ess:.0f} draws: raise smc.particles; "

@@ -44,7 +44,7 @@ class Outcome:
 
 
 def outcome(comm: Comm, fit: Fit) -> Outcome:
-    """Put the pieces of all ranks together; collective."""
+    """What a fit has found, put together from the pieces of all ranks; collective."""
     draws = probability = shares = marginal = None
     particles, diagnostics = _particles(fit), {}
     if fit.chains is not None and fit.chains.drawn > 0:

@@ -79,8 +79,8 @@ class Report:
         return transition(self.lattice, self.k)
 
 
-def load(content: Content, places: Sequence[str] = ()) -> Report:
-    """Read the result of a verified file and what belongs to it; on one rank.
+def report_of(content: Content, places: Sequence[str] = ()) -> Report:
+    """What the page on a verified result is made of, with the files that belong to it; on one rank.
 
     places : `key=value` of files that lie elsewhere now.
     """
@@ -135,7 +135,7 @@ def _image(settings: Config, result: Result) -> tuple[Image | None, str]:
 
 
 def _truth(source: Path, result: Result) -> KnownTruth | None:
-    """That of an image by `simulate`, fitted whole; none where the file is of another kind."""
+    """The truth of an image that `simulate` made and that was fitted whole; None of any other file."""
     if source.suffix != ".h5":
         return None
     try:
@@ -202,7 +202,7 @@ def write(content: Content, directory: Path | None = None, places: Sequence[str]
     from . import figures, page  # matplotlib, which only some users have
 
     directory = content.path.parent if directory is None else directory
-    report = load(content, places)
+    report = report_of(content, places)
     files.make_directory(directory)
     report, written = _write_maps(report, directory)
     drawn = figures.draw(report)

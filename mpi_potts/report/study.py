@@ -25,7 +25,7 @@ from .pictures import Panel, panels
 REFERENCE = "path"
 
 
-def load(content: Content) -> list[Fits]:
+def fits_of(content: Content) -> list[Fits]:
     """What each method found in the study of a verified file; on one rank."""
     content.require(STUDY)
     reading.refuse_older(content.path, content.attributes, STUDY.version, "without draws")
@@ -36,7 +36,7 @@ def write(content: Content, directory: Path | None = None) -> str:
     """Write study.html and its figures; returns what was written, in a line.  On one rank."""
     path, attributes = content.path, content.attributes
     directory = path.parent if directory is None else directory
-    fits = load(content)
+    fits = fits_of(content)
     files.make_directory(directory)
     rows = [study.scores(each, attributes["bins"], attributes["calibrated"]) for each in fits]
     drawn = draw(fits, attributes)

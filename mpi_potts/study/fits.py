@@ -21,7 +21,7 @@ from ..config.inputs import Config
 from ..errors import Damaged, Interrupted
 from ..image.pixels import Image, with_image_mean
 from ..io import files, fit_file, reading, store
-from ..io.fit_file import Paths
+from ..io.fit_file import FitPaths
 from ..io.formats import STUDY_PART
 from ..lattice import Lattice
 from ..methods import driver
@@ -160,7 +160,7 @@ class Listener:
 
 def fit_one(plan: Study, method: str, number: int, control: Listener) -> None:
     """Fit one image by one method, from the start or a checkpoint, and leave its part; on one rank."""
-    paths = Paths(plan.directory(number) / method)
+    paths = FitPaths(plan.directory(number) / method)
     files.make_directory(paths.directory)
     problem, true = make_problem(plan, method, number)
     clock = Clock(paths.directory / "clock.json")
