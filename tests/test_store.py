@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mpi_potts.errors import InputError
-from mpi_potts.io import checksum, files, fit_file, reading, store
+from mpi_potts.io import checksum, files, fit_file, formats, pieces, reading, store
+from mpi_potts.runtime import parallel
 from mpi_potts.runtime.parallel import ALONE
 
 ARRAYS = {"beta": np.linspace(0, 1, 500), "statistic": np.arange(4000).reshape(500, 8)}
@@ -29,6 +30,26 @@ def test_what_was_written_is_read(path):
     assert attributes["labels"] == 3 and len(attributes["note"]) == 100_000
     assert all(np.array_equal(arrays[name], values) for name, values in ARRAYS.items())
     assert list(reading.read(path, "test", 2, ("beta",))[1]) == ["beta"]
+
+
+def test_a_piece_of_a_dataset_fits_into_a_message():
+    assert pieces.LARGEST <= parallel.MESSAGE
+    cut = [*pieces.runs(np.array([0, 1, 2, 5, 6]), (9, pieces.LARGEST // 16), np.dtype(np.float64))]
+    assert cut == [(0, 2), (2, 3), (3, 5)]
+
+
+def test_a_content_is_read_without_being_verified_again(path, monkeypatch):
+    content = reading.contents(path)
+    monkeypatch.setattr(reading, "check_seal", None)
+    assert content.format == "test" and list(content.shapes) == ["beta", "statistic"]
+    assert content.shapes["statistic"] == ((500, 8), "i8")
+    assert np.array_equal(content.arrays()["beta"], ARRAYS["beta"])
+    rows = np.array([3, 4, 499])
+    assert np.array_equal(content.rows("statistic", rows), ARRAYS["statistic"][rows])
+    with pytest.raises(InputError, match=r"format is 'test'; 'other' is accepted"):
+        content.require(formats.Format("other", 2))
+    with pytest.raises(InputError, match="version 2 of a newer mpi_potts; up to 1 is accepted"):
+        content.require(formats.Format("test", 1))
 
 
 def test_some_rows_can_be_read_alone(path):

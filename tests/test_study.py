@@ -287,7 +287,7 @@ def test_parts_of_an_older_program_are_refused(whole, tmp_path):
     shutil.copytree(output, tmp_path, dirs_exist_ok=True)
     part = tmp_path / "image_000" / "path.h5"
     attributes, arrays = reading.read(part, *formats.STUDY_PART)
-    store.write(parallel.ALONE, part, study_fits.PART, 1, attributes, arrays, "gather")
+    store.write(parallel.ALONE, part, formats.STUDY_PART.name, 1, attributes, arrays, "gather")
     with pytest.raises(InputError, match="version 1 of an older mpi_potts"):
         run(tmp_path)
 
