@@ -13,7 +13,7 @@ from mpi_potts.labels import starts
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.guide import Guide
 from mpi_potts.lattice import Lattice
-from mpi_potts.methods.joint_chains import SurrogateFit
+from mpi_potts.methods.surrogate import SurrogateFit
 from mpi_potts.model.noise import priors
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
 from mpi_potts.posterior.outcome import outcome
