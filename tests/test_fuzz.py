@@ -482,6 +482,7 @@ def test_a_damaged_file_of_ours_is_refused(tmp_path, kind):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("kind", READ)
 def test_many_damaged_files_of_ours(tmp_path, kind):
     path = _files(tmp_path)[kind]
@@ -496,8 +497,8 @@ def search_files(path, read, how):
     @given(damaged(whole))
     def search(data):
         path.write_bytes(data)
-        if data[:200] + data[512:] == whole[:200] + whole[512:]:
-            read(path)  # undamaged but for the blanks after the seal
+        if data[:512].rstrip() + data[512:] == whole[:512].rstrip() + whole[512:]:
+            read(path)  # undamaged but for the blanks after the seal, and still blank there
             return
         with pytest.raises(InputError, match=path.name) as refused:
             read(path)
@@ -515,15 +516,16 @@ def test_a_newer_format_is_refused(tmp_path, kind):
         n: v for n, v in attributes.items() if n not in ("format", "version", "checksum", "writer", "created")
     }
     store.write(ALONE, path, attributes["format"], attributes["version"] + 1, kept, arrays, "gather")
-    with pytest.raises(InputError, match="of a newer mpi_potts; up to 1 is accepted"):
+    with pytest.raises(InputError, match=f"of a newer mpi_potts; up to {attributes['version']} is accepted"):
         READ[kind](path)
 
 
 def test_a_newer_checkpoint_is_not_passed_over(tmp_path):
     """As a damaged one would be: the work in it is not lost."""
     paths = fit_file.Paths(tmp_path)
-    for version in (1, 2):
+    known = fit_file.CHECKPOINT_VERSION
+    for version in (known, known + 1):
         store.write(ALONE, paths.checkpoint, fit_file.CHECKPOINT, version, {}, {}, "gather", paths.previous)
-    with pytest.raises(InputError, match=r"checkpoint\.h5: version 2 of a newer mpi_potts"):
+    with pytest.raises(InputError, match=rf"checkpoint\.h5: version {known + 1} of a newer mpi_potts"):
         fit_file.find_checkpoint(paths, {})
     assert paths.checkpoint.exists() and paths.previous.exists()
