@@ -21,7 +21,8 @@ from .. import arithmetic, rng
 from ..config.inputs import SAMPLERS, Config
 from ..config.registry import OwnTable, register
 from ..config.schema import Choice, Integer, Number, check_burn_in, key
-from ..labels.chain import Trace
+from ..kernels.chain import Trace
+from ..labels.chain import LabelChain
 from ..model.potts import Sampler
 from ..rng import Purpose
 from ..runtime.parallel import Comm, merge_rows
@@ -81,7 +82,9 @@ class Exchange:
         uniform = rng.uniforms(rng.stream(self.seed, Purpose.EXCHANGE, number), 0, 1)[0]
         return np.array([low + (number > 0) * uniform * (high - low), arithmetic.log(self.keys.step), 0.0])
 
-    def run(self, number, chain, memory, first, steps, counting) -> Trace:
+    def run(
+        self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
+    ) -> Trace:
         traces = []
         for t in range(first, first + steps):
             swept = chain.sweep(memory[BETA : BETA + 1])

@@ -19,7 +19,7 @@ from ..config.schema import Flag, Integer, Number, key
 from ..errors import InputError
 from ..estimation import regression
 from ..io import fit_file
-from ..io.store import Rows
+from ..io.rows import Rows
 from ..kernels import smc as kernels
 from ..labels.ensemble import SLICE_SITES
 from ..rng import Purpose
