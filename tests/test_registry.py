@@ -147,7 +147,7 @@ def test_every_method_says_what_it_takes(labels, name):
         if kind == "observations" and not method.hidden:
             continue
         check_method(settings)
-        assert method.sizes(settings) and method.label_sweeps(settings) > 0
+        assert method.sizes(settings) and sum(method.label_sweeps(settings)) > 0
         assert (method.simulated(settings) is not None) == (pseudo or name == "exchange")
         memory = needs.of_fit(settings, Lattice((12, 13), "first", None), 2)
         assert all(size > 0 for size in memory.values()) and memory

@@ -23,7 +23,7 @@ from ..kernels import compiling
 from ..lattice import Lattice
 from ..methods import needs
 from ..methods.base import Problem, label_team, method_of, needs_binding
-from ..methods.timing import stand_in, time_label_sweep, time_sweep
+from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
 from ..model.potts import Sampler
 from ..model.transition import transition
 from ..runtime import memory, parallel
@@ -42,7 +42,7 @@ class FitPace:
     """Seconds of what a fit does over and over; None where the input has none of it."""
 
     sweep: float  # of the prior, on one rank
-    label_sweep: float | None  # of one label chain
+    labels: LabelPace | None  # of one label chain
     iteration: float | None  # apart from sweeps, on all ranks
 
 
@@ -143,7 +143,7 @@ def measure(
     problem = replace(problem, binding=binding)
     problem.compile(comm)
     team = label_team(comm, config, lattice)
-    labels = parallel.on_root(comm, time_label_sweep, problem, team) if problem.hidden else None
+    labels = parallel.on_root(comm, time_label_chain, problem, team) if problem.hidden else None
     return betas, FitPace(sweep, labels, method_of(config).time_iteration(comm, config, binding))
 
 
@@ -212,9 +212,9 @@ def fit_rows(config: Config, lattice: Lattice, pace: FitPace, size: int) -> list
     """The method and its parts, each with its time."""
     method, seconds = method_of(config), fit_seconds(config, lattice, pace, size)
     rows = [("fit", f"{method.name}: {method.sizes(config)}")]
-    if pace.label_sweep is not None:
-        rate = 1e9 * pace.label_sweep / lattice.sites
-        sweep = f"{1e3 * pace.label_sweep:.3g} ms a sweep, {rate:.2f} ns a site"
+    if pace.labels is not None:
+        rate = 1e9 * pace.labels.counted / lattice.sites
+        sweep = f"{1e3 * pace.labels.counted:.3g} ms a sweep, {rate:.2f} ns a site, labels counted"
         rows.append(("", f"{config.fit.chains} label chain(s), {sweep}"))
     if pace.iteration is not None:
         most = method.most_iterations(config)
@@ -230,9 +230,10 @@ def fit_seconds(config: Config, lattice: Lattice, pace: FitPace, size: int) -> d
     """Seconds of the parts of one fit on `size` ranks, at most."""
     method = method_of(config)
     seconds = {"label chains": 0.0, "particles": 0.0, "simulated images": 0.0}
-    if pace.label_sweep is not None:
-        sweeps = -(-config.fit.chains // size) * method.label_sweeps(config)
-        seconds["label chains"] = sweeps * pace.label_sweep
+    if pace.labels is not None:
+        others, counted = method.label_sweeps(config)
+        one = pace.labels.start + others * pace.labels.step + counted * pace.labels.counted
+        seconds["label chains"] = -(-config.fit.chains // size) * one
     if pace.iteration is not None:
         seconds["particles"] = method.most_iterations(config) * pace.iteration
     if (simulation := method.simulated(config)) is not None:

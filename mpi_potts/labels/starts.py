@@ -26,6 +26,7 @@ them the worse half of the candidates is dropped.
 """
 
 import math
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -73,6 +74,20 @@ def settle(
         rivals = rivals[: (len(rivals) + 1) // 2]
     judge.load(rivals[0])
     return rivals[0].statistic
+
+
+def work_of_settling(
+    chain: LabelChain, values: np.ndarray, interval: tuple[float, float]
+) -> tuple[int, float]:
+    """What `settle` takes: the sweeps, and the seconds of all else, from one candidate and one look at it."""
+    numbers = 1 + 2 * len(SMOOTHINGS), 1 + len(SMOOTHINGS)  # of candidates, in either half
+    sweeps, looks = sum(numbers) * SWEEPS * ROUNDS // 2, numbers[0] + sum(numbers) * ROUNDS // 2
+    started = time.perf_counter()
+    next(candidates(chain.lattice, values, chain.k))
+    divided = time.perf_counter()
+    _Judge(chain, values, interval, step=values.size // PIXELS | 1).look(sum(interval) / 2)
+    looked = time.perf_counter() - divided
+    return sweeps, (numbers[0] - 1) * (divided - started) + looks * looked
 
 
 def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:

@@ -110,9 +110,9 @@ class Method(Declaration):
         """{keys and their values: bytes} of its large arrays on each of `size` ranks, beside label chains."""
         return {}
 
-    def label_sweeps(self, config: Config) -> int:
-        """The sweeps of one label chain, at most."""
-        return config.smc.warm_up + config.fit.final_burn_in + config.fit.final_sweeps
+    def label_sweeps(self, config: Config) -> tuple[int, int]:
+        """The sweeps of one label chain after its start, at most: those not counted, and those counted."""
+        return config.fit.final_burn_in, config.fit.final_sweeps
 
     def simulated(self, config: Config) -> Simulation | None:
         """The images that it simulates; None where it simulates none."""

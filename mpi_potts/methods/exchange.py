@@ -181,8 +181,9 @@ class ExchangeMethod(Method):
     def in_chains(self, config: Config) -> bool:
         return True
 
-    def label_sweeps(self, config: Config) -> int:
-        return config.smc.warm_up + config.of(ExchangeKeys).iterations
+    def label_sweeps(self, config: Config) -> tuple[int, int]:
+        keys = config.of(ExchangeKeys)
+        return keys.burn_in, keys.iterations - keys.burn_in
 
     def simulated(self, config: Config) -> Simulation:
         keys, chains = config.of(ExchangeKeys), config.fit.chains

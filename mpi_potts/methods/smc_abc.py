@@ -213,8 +213,9 @@ class SmcMethod(Method):
             arrays[f"smc.label_sweeps = {keys.label_sweeps}"] = needs.of_draw(config) * keys.label_sweeps
         return arrays
 
-    def label_sweeps(self, config: Config) -> int:
-        return super().label_sweeps(config) + config.smc.max_iterations * config.smc.label_sweeps
+    def label_sweeps(self, config: Config) -> tuple[int, int]:
+        burn_in, counted = super().label_sweeps(config)
+        return config.smc.max_iterations * config.smc.label_sweeps + burn_in, counted
 
     def simulated(self, config: Config) -> Simulation | None:
         """In a round for all particles: at the start, and in every iteration."""

@@ -3,15 +3,17 @@
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import rng
 from ..binding.function import Binding
 from ..config.inputs import Config
+from ..labels.starts import work_of_settling
 from ..lattice import Lattice
 from ..model.potts import Sampler
+from ..model.transition import transition
 from ..rng import Purpose
 from ..runtime.parallel import Comm
 from ..runtime.threads import Team
@@ -25,16 +27,33 @@ ITERATIONS = 6  # of the SMC
 
 
 def time_sweep(sampler: Sampler, beta: float, seconds: float = ENOUGH) -> float:
-    """Seconds of one sweep of the prior at beta."""
-    state = sampler.start("random", rng.stream(0, Purpose.START))
+    """Seconds of one sweep of the prior at beta, from a start in whose phase it is."""
+    kind = "ordered" if beta > transition(sampler.lattice, sampler.k) else "random"
+    state = sampler.start(kind, rng.stream(0, Purpose.START))
     stream = rng.stream(0, Purpose.PRIOR_SWEEP)
     return _least(lambda first, count: sampler.sweeps(state, beta, stream, first, count), seconds)
 
 
-def time_label_sweep(problem: Problem, team: Team) -> float:
-    """Seconds of one step of the label chain, in the middle of the prior of beta."""
-    chain, beta = problem.label_chain(0, team), sum(problem.config.prior.beta) / 2
-    return _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
+class LabelPace(NamedTuple):
+    """Seconds of what a label chain does: a step, a step whose labels are counted, and all of its start."""
+
+    step: float
+    counted: float
+    start: float
+
+
+def time_label_chain(problem: Problem, team: Team) -> LabelPace:
+    """How fast a label chain is, in the middle of the prior of beta."""
+    config, interval = problem.config, problem.config.prior.beta
+    chain, beta = problem.label_chain(0, team), sum(interval) / 2
+    table = stand_in(config, problem.lattice).table
+    step = _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
+    counted = _least(lambda first, count: chain.final(table, interval, count), ENOUGH)
+    sweeps, seconds = config.smc.warm_up, 0.0
+    if config.fit.start == "best" and problem.image is not None:
+        more, seconds = work_of_settling(chain, problem.image.values, interval)
+        sweeps += more
+    return LabelPace(step, counted, sweeps * step + seconds)
 
 
 def _least(run: Callable[[int, int], Any], seconds: float) -> float:
