@@ -1,5 +1,6 @@
 """The binding function as a file: what `function.py` needs, and the chains of S(z) it was computed from."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,11 @@ def read_settings(path: Path) -> tuple[dict[str, Any], np.ndarray]:
 def read_binding(path: Path, interpolation: str = "smooth") -> Binding:
     """Read a binding function and verify its checksum; on one rank."""
     attributes, arrays = _read(path, ARRAYS)
-    return Binding(**arrays, **{name: attributes[name] for name in SETTINGS}, interpolation=interpolation)
+    fields: dict[str, Any] = {**arrays} | {name: attributes[name] for name in SETTINGS}
+    return Binding(**fields, interpolation=interpolation)
 
 
-def _read(path, names):
+def _read(path: Path, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     attributes, arrays = store.read(path, FORMAT, VERSION, names)
     missing = [name for name in SETTINGS if name not in attributes]
     if missing:
