@@ -170,7 +170,7 @@ def write_chains(
     store.write(comm, path, *CHAINS, attributes, datasets, writer)
 
 
-def _numbers(comm, rows):
+def _numbers(comm: Comm, rows: Sequence[Row]) -> tuple[np.ndarray, int]:
     """The places of this rank's rows among those of all ranks, by beta, and how many there are."""
     betas = comm.allgather([row.beta for row in rows])
     order = np.argsort(np.argsort([beta for rank in betas for beta in rank]))
@@ -259,7 +259,7 @@ def read_chains(sources: Sequence[ChainsFile], places: Iterable[Place]) -> list[
     return [row for number, rows in by_source.items() for row in _read_from(sources[number], sorted(rows))]
 
 
-def _read_from(source, rows):
+def _read_from(source: ChainsFile, rows: Sequence[int]) -> list[Row]:
     index = np.array(rows)
     resumable = index[index < source.states]
     wanted = {"statistic": index} | ({"state": resumable} if resumable.size else {})

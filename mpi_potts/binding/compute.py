@@ -259,7 +259,7 @@ def compute(
     _finish(comm, task, paths, todo + finished, sampler, config)
 
 
-def _warm_up(sampler, task):
+def _warm_up(sampler: Sampler, task: Task) -> None:
     stream = rng.stream(task.seed, Purpose.START)
     for kind in task.kinds:
         state = sampler.start(kind, stream)
@@ -281,7 +281,9 @@ def _find_sources(task: Task, paths: BindingPaths) -> tuple[list[ChainsFile], li
     return sources, notes
 
 
-def _deal_out(comm, task, sources, keep):
+def _deal_out(
+    comm: Comm, task: Task, sources: list[ChainsFile], keep: bool
+) -> tuple[list[Row], list[Row], int]:
     """This rank's rows: with work left, only passed on; and how many betas start again in all."""
     todo, complete, surplus = choose(sources, task.beta, task.kinds, task.iterations)
     mine = todo[comm.rank :: comm.size]
@@ -293,7 +295,9 @@ def _deal_out(comm, task, sources, keep):
     return rows, read_chains(sources, passed_on), lost(sources, todo, task.kinds)
 
 
-def _put_together(comm, task, paths, rows, sampler, config):
+def _put_together(
+    comm: Comm, task: Task, paths: BindingPaths, rows: list[Row], sampler: Sampler, config: Config
+) -> None:
     """Many parts become one: a job that is stopped again and again would leave more and more of them."""
     old = on_root(comm, paths.all_parts)
     if len(old) <= MANY_PARTS * comm.size:
@@ -304,17 +308,19 @@ def _put_together(comm, task, paths, rows, sampler, config):
     on_root(comm, _discard, old)
 
 
-def _discard(paths):
+def _discard(paths: list[Path]) -> None:
     for path in paths:
         files.discard(path)
 
 
-def _session(comm):
+def _session(comm: Comm) -> str:
     """A name for the files of this session, the same on every rank."""
     return bcast(comm, time.strftime("%Y%m%dT%H%M%S") + f"-{time.time_ns() % 10**9:09d}")
 
 
-def _work(comm, slices, part, control, progress):
+def _work(
+    comm: Comm, slices: Iterator[tuple[Row, int]], part: "Part", control: Control, progress: Progress
+) -> None:
     """Run the stage until it ends or someone is asked to stop; the ranks meet only at the end of it."""
     bell = Bell(comm)
     for row, count in slices:
@@ -367,7 +373,9 @@ class Part:
         self._next = now + max(self._interval, (now - started) / SAVE_FRACTION)
 
 
-def _finish(comm, task, paths, rows, sampler, config):
+def _finish(
+    comm: Comm, task: Task, paths: BindingPaths, rows: list[Row], sampler: Sampler, config: Config
+) -> None:
     """Put the rows of all ranks together; the states first, so that a kill in between loses nothing."""
     writer = config.run.writer
     if config.precompute.keep_states:
@@ -376,7 +384,7 @@ def _finish(comm, task, paths, rows, sampler, config):
     on_root(comm, _remove_parts, paths, config.precompute.keep_states)
 
 
-def _write_binding(comm, task, paths, rows, writer):
+def _write_binding(comm: Comm, task: Task, paths: BindingPaths, rows: list[Row], writer: str) -> None:
     asked = set(task.beta.tolist())
     rows = [row for row in rows if row.beta in asked]
     n, length = task.beta.size, task.iterations
@@ -399,7 +407,7 @@ def _write_binding(comm, task, paths, rows, writer):
     binding_file.write_binding(comm, paths.binding, task.settings, columns, rows_of_statistic, writer)
 
 
-def _remove_parts(paths, keep_states):
+def _remove_parts(paths: BindingPaths, keep_states: bool) -> None:
     shutil.rmtree(paths.parts, ignore_errors=True)
     if not keep_states:
         paths.states.unlink(missing_ok=True)
@@ -408,7 +416,7 @@ def _remove_parts(paths, keep_states):
 def prepare(comm: Comm, paths: BindingPaths, fresh: bool) -> None:
     """Make the directory for the parts, and start over if asked to; collective."""
 
-    def make():
+    def make() -> None:
         if fresh:
             paths.clear()
         files.make_directory(paths.parts)

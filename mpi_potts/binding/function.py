@@ -62,14 +62,14 @@ class Binding:
     starts: str
     interpolation: str = "smooth"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ARRAYS:
             dtype = np.int64 if name == "flag" else np.float64
             object.__setattr__(self, name, np.array(getattr(self, name), dtype=dtype))
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
         self._check()
 
-    def _check(self):
+    def _check(self) -> None:
         if self.interpolation not in INTERPOLATIONS:
             raise InputError(
                 f"precompute.interpolation = {self.interpolation!r}: one of {INTERPOLATIONS} is accepted"
@@ -127,16 +127,16 @@ class Binding:
         return result.hexdigest()
 
     @property
-    def _origin(self):
+    def _origin(self) -> float:
         return self.sites * arithmetic.log(self.labels) if self.beta[0] == 0.0 else 0.0
 
     @cached_property
-    def _curve(self):
+    def _curve(self) -> "Linear | Smooth":
         if self.interpolation == "linear" or self.beta.size == 1:
             return Linear(self.beta, self.mean, self.sd, self.mean_se, self.sd_se)
         return Smooth(self._estimates())
 
-    def _estimates(self):
+    def _estimates(self) -> Estimates:
         """What the smooth form is fitted to: estimates, with errors that do not follow their own noise."""
         step = 2.0 * len(half_offsets(len(self.shape), self.neighbourhood))
         mean, variance = self.mean.copy(), self.sd * self.sd
@@ -169,8 +169,8 @@ class Binding:
             step=step,
         )
 
-    def _inside(self, beta):
-        beta = np.asarray(beta, dtype=np.float64)
+    def _inside(self, value: ArrayLike) -> np.ndarray:
+        beta = np.asarray(value, dtype=np.float64)
         inside = (beta >= self.beta[0]) & (beta <= self.beta[-1])
         if not inside.all():
             wrong = beta[~inside].flat[0]
@@ -180,7 +180,7 @@ class Binding:
         return beta
 
 
-def _steady(values, seen):
+def _steady(values: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """(n,) medians over seven neighbours of the values that were seen; the gaps by the nearest that were.
 
     A value far above its neighbours keeps its own: that chain wandered slowly, between two phases perhaps.
@@ -236,7 +236,7 @@ class Linear:
         """Standard error of `log_normaliser` at each beta."""
         return np.interp(beta, self.beta, self.error)
 
-    def _locate(self, beta):
+    def _locate(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The interval of each beta, and how far along it beta lies, from 0 to 1."""
         left = np.clip(np.searchsorted(self.beta, beta, side="right") - 1, 0, max(0, self.beta.size - 2))
         length = np.append(np.diff(self.beta), 1.0)

@@ -56,14 +56,14 @@ def critical(count: int, transition: float, seed: int) -> np.ndarray:
     return np.maximum(transition + arithmetic.normal_quantile(u) * (transition / 2), 0.0)
 
 
-def _check_interval(interval):
+def _check_interval(interval: Sequence[float]) -> np.ndarray:
     ends = np.asarray(interval, dtype=np.float64) + 0.0
     if ends.shape != (2,) or not np.isfinite(ends).all() or not 0.0 <= ends[0] < ends[1]:
         raise InputError(f"prior.beta = {list(interval)}: two numbers 0 <= from < to are accepted")
     return ends
 
 
-def _check_list(values):
+def _check_list(values: Sequence[float]) -> np.ndarray:
     betas = np.asarray(values, dtype=np.float64) + 0.0
     if betas.ndim != 1 or betas.size == 0:
         raise InputError(f"precompute.grid = {values!r}: one of {KINDS} or a list of betas is accepted")

@@ -20,6 +20,7 @@ from the autocorrelation time of the neighbouring chains, so that a point that c
 not gain weight.  The penalty and w are chosen by restricted maximum likelihood.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,12 +129,12 @@ class Coordinate:
         values = (-(1 - s) * (1 - s), 3 * square - 4 * s, 1 - 3 * square + 2 * s, square)
         return self._spread(piece, [scale * value for value in values])
 
-    def _locate(self, beta):
+    def _locate(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         u = (self.forward(beta) - self.low) * self.density
         piece = np.clip(u.astype(np.int64), 0, self.pieces - 1)
         return piece, u - piece
 
-    def _spread(self, piece, values):
+    def _spread(self, piece: np.ndarray, values: Sequence[np.ndarray]) -> np.ndarray:
         basis = np.zeros((len(piece), self.pieces + 3))
         for j, value in enumerate(values):
             basis[np.arange(len(piece)), piece + j] = value / 6
@@ -216,7 +217,7 @@ class LeastSquares:
             result = self._descend(result.theta, _OUTLIER)
         return result
 
-    def _descend(self, theta, outlier):
+    def _descend(self, theta: np.ndarray, outlier: float) -> Solution:
         penalties, start, iteration = _PENALTIES, theta, 0
         while True:
             residuals, slopes = self.linearise(theta)
@@ -235,7 +236,14 @@ class LeastSquares:
         held = 2 * np.sum(arithmetic.log(shrink))
         return Solution(self.coordinate, theta, residuals, slopes, penalty, score - held)
 
-    def _choose(self, theta, moved, residuals, slopes, penalties):
+    def _choose(
+        self,
+        theta: np.ndarray,
+        moved: np.ndarray,
+        residuals: np.ndarray,
+        slopes: np.ndarray,
+        penalties: np.ndarray,
+    ) -> tuple[np.ndarray, int, float]:
         """The step for the most probable of the penalties, its index, and minus twice its log probability."""
         product = arithmetic.product
         normal, gradient = arithmetic.gram(slopes), product(residuals, slopes)
@@ -276,7 +284,7 @@ def most_probable(data: Estimates) -> Solution:
     return best
 
 
-def _first_guess(data):
+def _first_guess(data: Estimates) -> tuple[np.ndarray, np.ndarray]:
     """log A'' at some betas: the variances, and the slopes of the means where they are well known."""
     least = max(data.variance.max() * 1e-12, arithmetic.exp(_LOWEST))
     seen = data.variance > least
@@ -314,7 +322,9 @@ class Smooth:
         self.integral = _integral(step, mean, variance)
         self._errors(result.covariance, step, slopes, basis, variance)
 
-    def _errors(self, covariance, step, mean, f, variance):
+    def _errors(
+        self, covariance: np.ndarray, step: np.ndarray, mean: np.ndarray, f: np.ndarray, variance: np.ndarray
+    ) -> None:
         """Standard errors of the mean, f and the integral on the nodes, from their derivatives by theta."""
         variance_slopes = np.column_stack([np.zeros(len(f)), variance[:, None] * f])
         integral = _integral(step[:, None], mean, variance_slopes)
@@ -344,7 +354,7 @@ class Smooth:
         """Standard error of `log_normaliser` at each beta."""
         return np.interp(beta, self.beta, self.integral_se)
 
-    def _locate(self, beta):
+    def _locate(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The cell of each beta, and the distance from its first node.
 
         Cells are equal in t, so no search is needed; at a node rounding may give the neighbour, which agrees.
@@ -357,7 +367,7 @@ class Smooth:
         return cell, beta - self.beta[cell]
 
 
-def _cubic(step, value, slope):
+def _cubic(step: np.ndarray, value: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """(4, cells) coefficients of the cubics with these values and slopes at the ends of each cell."""
     chord = np.diff(value) / step
     second = (3 * chord - 2 * slope[:-1] - slope[1:]) / step
@@ -365,7 +375,7 @@ def _cubic(step, value, slope):
     return np.stack([value[:-1], slope[:-1], second, third])
 
 
-def _integral(step, value, slope):
+def _integral(step: np.ndarray, value: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """The integral up to each node of those cubics, from 0."""
     pieces = step * (value[:-1] + value[1:]) / 2 - step * step * (slope[1:] - slope[:-1]) / 12
     return np.concatenate([np.zeros((1, *pieces.shape[1:])), np.cumsum(pieces, axis=0)])
