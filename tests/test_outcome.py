@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mpi_potts.binding.function import Binding
+from mpi_potts.labels.chain import grain_of
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.posterior.outcome import _binding_error, _coarse_grain
@@ -73,6 +74,6 @@ def test_pixels_far_from_all_others_are_named_where_rounding_would_show():
     values = np.random.default_rng(0).normal(size=lattice.shape)
     for far, names in ((10.0, False), (1e8, True)):
         values[0, 0] = far
-        problem = SimpleNamespace(image=SimpleNamespace(values=values), lattice=lattice)
+        problem = SimpleNamespace(facts=SimpleNamespace(grain=grain_of(values[lattice.exists])))
         said = list(_coarse_grain(problem, np.array([1.0, 0.7])))
         assert [("label 2" in text, "image.nodata" in text) for text in said] == [(True, True)] * names
