@@ -21,7 +21,7 @@ from .. import arithmetic, rng
 from ..config.inputs import SAMPLERS, Config
 from ..config.registry import OwnTable, register
 from ..config.schema import Choice, Integer, Number, check_burn_in, key
-from ..labels.chain import Trace
+from ..labels.chain import LabelChain, Trace
 from ..model.potts import Sampler
 from ..rng import Purpose
 from ..runtime.parallel import Comm, merge_rows
@@ -81,7 +81,9 @@ class Exchange:
         uniform = rng.uniforms(rng.stream(self.seed, Purpose.EXCHANGE, number), 0, 1)[0]
         return np.array([low + (number > 0) * uniform * (high - low), arithmetic.log(self.keys.step), 0.0])
 
-    def run(self, number, chain, memory, first, steps, counting) -> Trace:
+    def run(
+        self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
+    ) -> Trace:
         traces = []
         for t in range(first, first + steps):
             swept = chain.sweep(memory[BETA : BETA + 1])
@@ -94,7 +96,7 @@ class Exchange:
             traces.append(swept._replace(beta=memory[BETA : BETA + 1].copy()))
         return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
 
-    def _move(self, number, chain, memory, t):
+    def _move(self, number: int, chain: LabelChain, memory: np.ndarray, t: int) -> tuple[float, bool]:
         """One proposal of beta; the probability of its acceptance, and whether it was accepted."""
         # Iteration 0 of the stream is the start's.
         draws = rng.stream(self.seed, Purpose.EXCHANGE, number), t + 1
@@ -107,7 +109,7 @@ class Exchange:
             memory[BETA] = proposal
         return arithmetic.exp(min(change, 0.0)), accepted
 
-    def _auxiliary(self, number, chain, beta, t):
+    def _auxiliary(self, number: int, chain: LabelChain, beta: float, t: int) -> int:
         """S(w) of the auxiliary image of step t."""
         sampler, count = self.sampler, self.keys.auxiliary_sweeps
         if self.keys.auxiliary_start == "current":

@@ -12,7 +12,7 @@ import numpy as np
 from .. import rng
 from ..config.registry import register
 from ..estimation import quadrature
-from ..labels.chain import Trace
+from ..labels.chain import LabelChain, Trace
 from ..model.pseudolikelihood import Pseudolikelihood
 from ..rng import Purpose
 from ..runtime.parallel import Comm, warm_up
@@ -35,7 +35,9 @@ class PseudolikelihoodPhase:
     def start(self, number: int) -> np.ndarray:
         return np.zeros(0)
 
-    def run(self, number, chain, memory, first, steps, counting) -> Trace:
+    def run(
+        self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
+    ) -> Trace:
         stream, traces = rng.stream(self.seed, Purpose.FINAL_BETA, number), []
         for t in range(first, first + steps):
             density = self.surrogate.log_density(chain.labels, chain.statistic)
@@ -66,7 +68,7 @@ class PseudolikelihoodFit(ChainFit):
         yield "the pseudolikelihood is no likelihood: its intervals need not cover the truth"
 
 
-def _compile_tabulate(problem):
+def _compile_tabulate(problem: Problem) -> None:
     lattice = problem.lattice
     Pseudolikelihood(lattice, problem.config.model.labels).configurations(np.zeros(lattice.shape, np.uint8))
 
