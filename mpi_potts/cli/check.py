@@ -10,6 +10,7 @@ import os
 import tomllib
 from argparse import Namespace
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def asks_for_a_study(config: Config) -> bool:
     return named and config.image.path is None
 
 
-def _compiled(seconds):
+def _compiled(seconds: float) -> str:
     done = f"{clock(seconds)} just now" if seconds >= 1.0 else "done before"
     return f"{done}, and kept by numba; a machine without its cache compiles first, about a minute"
 
@@ -98,7 +99,7 @@ def examine(config: Config, lattice: Lattice, problem: Problem | None) -> list[R
     return rows + result_rows(problem)
 
 
-def _there(config, lattice) -> bool:
+def _there(config: Config, lattice: Lattice) -> bool:
     return Task.of(config, lattice).answered_by(BindingPaths.of(config).binding)
 
 
@@ -183,7 +184,7 @@ def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
     ]
 
 
-def _once(values):
+def _once(values: Any) -> str:
     """One number for all labels, or all of them; "image" before the image is known."""
     if isinstance(values, str):
         return values

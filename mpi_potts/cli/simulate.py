@@ -93,7 +93,9 @@ def finished(job: Job) -> bool:
     return True
 
 
-def _make_all(comm: Comm, config: Config, lattice: Lattice, jobs: list[Job], writer: str, options: Any):
+def _make_all(
+    comm: Comm, config: Config, lattice: Lattice, jobs: list[Job], writer: str, options: Any
+) -> None:
     """Collective.  Each rank makes its own images, until all are made or one rank is asked to stop."""
     alone = comm.Split(comm.rank)  # every rank writes its own files
     bell, left = parallel.Bell(comm), len(jobs)
@@ -122,7 +124,7 @@ def _make_all(comm: Comm, config: Config, lattice: Lattice, jobs: list[Job], wri
     alone.Free()
 
 
-def _make(alone, config, lattice, job, writer):
+def _make(alone: Comm, config: Config, lattice: Lattice, job: Job, writer: str) -> None:
     a = job.attributes
     labels, values = simulate_image(
         lattice, a["labels"], a["beta"], a["mean"], a["sd"], config.seed, job.number, a["sweeps"]
@@ -131,7 +133,7 @@ def _make(alone, config, lattice, job, writer):
     store.write(alone, job.path, *IMAGE, attributes, {"values": values, "labels": labels}, writer)
 
 
-def _small_simulation(config, lattice):
+def _small_simulation(config: Config, lattice: Lattice) -> None:
     """The same kernels on a lattice of a few sites: enough to compile them."""
     small = Lattice((4,) * lattice.dimensions, lattice.neighbourhood)
     simulate_labels(small, config.model.labels, 0.5, config.seed, 0, 1)

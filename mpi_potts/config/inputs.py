@@ -349,7 +349,7 @@ def describe_keys() -> list[tuple[str, str, str, str]]:
     return schema.rows(Config) + [row for table in own for row in schema.rows(table.form, f"{table.name}.")]
 
 
-def _read_text(path):
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -360,14 +360,14 @@ def _read_text(path):
         ) from None
 
 
-def _message(path, refused, changed):
+def _message(path: Path, refused: Refused, changed: set[str]) -> str:
     name = ".".join(refused.path)
     value = "" if refused.value is None else f" = {show(refused.value)}"
     origin = " (from --set)" if name in changed else ""
     return f"{path}: {name}{value}{origin}: {_with_table(name, str(refused))}"
 
 
-def _with_table(name, text):
+def _with_table(name: str, text: str) -> str:
     """For an unknown key, also look for it in the other tables."""
     if not text.startswith("unknown key"):
         return text
@@ -395,12 +395,13 @@ def _complete(config: Config, path: Path, output: str | os.PathLike | None) -> C
     )
 
 
-def _resolve(table, directory, *names):
+def _resolve(table: Any, directory: Path, *names: str) -> Any:
+    """A table with the files of these keys relative to a directory."""
     given = {name: getattr(table, name) for name in names}
     return replace(table, **{name: directory / value for name, value in given.items() if value is not None})
 
 
-def _spread(table, k, where):
+def _spread(table: Any, k: int, where: tuple[str, ...]) -> Any:
     """Numbers to k-tuples; a list must already have one number for each label."""
     values = {}
     for f in fields(table):
@@ -417,7 +418,7 @@ def _refuse(accepts: str, value: Any, *path: str) -> NoReturn:
     raise Refused(f"must be {accepts}", path, list(value) if isinstance(value, tuple) else value)
 
 
-def _check(config):
+def _check(config: Config) -> None:
     """What one key alone cannot tell."""
     _check_image(config.image)
     low, high = config.prior.beta
@@ -430,7 +431,7 @@ def _check(config):
     _check_simulate(config)
 
 
-def _check_image(image):
+def _check_image(image: ImageKeys) -> None:
     if image.path is None and image.shape is None:
         raise Refused(
             "missing; without image.path a list of 2 or 3 integers is needed", ("image", "shape"), None
@@ -447,7 +448,7 @@ def _check_image(image):
         _refuse("from, to for each axis, with from < to", crop, "image", "crop")
 
 
-def _check_simulate(config):
+def _check_simulate(config: Config) -> None:
     simulate, k = config.simulate, config.model.labels
     if isinstance(simulate.beta, tuple) and len(simulate.beta) != simulate.images:
         accepts = f"a number, or a list of {simulate.images} as simulate.images = {simulate.images}"

@@ -76,7 +76,7 @@ def to_toml(call: str, tables: Mapping[str, Any]) -> str:
     return "\n".join(_lines(call, tables)) + "\n"
 
 
-def _lines(call, tables) -> Iterator[str]:
+def _lines(call: str, tables: Mapping[str, Any]) -> Iterator[str]:
     for name, value in tables.items():
         if not isinstance(value, Mapping):
             yield f"{name} = {_value(call, name, value)}"
@@ -88,11 +88,11 @@ def _lines(call, tables) -> Iterator[str]:
             )
 
 
-def _key(name):
+def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else json.dumps(name)
 
 
-def _value(call, name, value):
+def _value(call: str, name: str, value: Any) -> str:
     """One value in TOML; numpy's numbers and arrays count as Python's."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()

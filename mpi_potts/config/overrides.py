@@ -21,7 +21,7 @@ def apply(tables: dict[str, Any], setting: str) -> str:
     return name
 
 
-def _value(setting, text):
+def _value(setting: str, text: str) -> Any:
     try:
         document = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -33,5 +33,5 @@ def _value(setting, text):
     return document["value"]
 
 
-def _flat(text):
+def _flat(text: str) -> str:
     return " ".join(text.split())

@@ -21,6 +21,7 @@ from ..config import registry
 from ..config.inputs import Config
 from ..config.registry import Declaration
 from ..errors import InputError
+from ..estimation.quadrature import Density
 from ..image.pixels import Image
 from ..io import fit_file
 from ..labels.chain import LabelChain, grain_of
@@ -341,7 +342,7 @@ class Problem:
         """Collective.  A sampler of the prior on the image's lattice, its kernels compiled."""
         sampler = Sampler(self.lattice, self.config.model.labels, name)
 
-        def sweep():
+        def sweep() -> None:
             state = sampler.start("random", rng.stream(0, Purpose.PSEUDO_START))
             sampler.sweeps(state, 0.1, rng.stream(0, Purpose.PSEUDO_SWEEP), 0, 1)
 
@@ -353,7 +354,7 @@ class Problem:
         if self.hidden:
             warm_up(comm, self._small_chain)
 
-    def _small_chain(self):
+    def _small_chain(self) -> None:
         k, lattice = self.config.model.labels, self.lattice
         small = Lattice((4,) * lattice.dimensions, lattice.neighbourhood)
         values = np.arange(float(np.prod(small.shape))).reshape(small.shape)
@@ -377,6 +378,7 @@ class Fit:
     """
 
     chains: LabelChains | None = None  # the label chains, of which this rank has some or none
+    density: Density | None = None  # of beta, where it was found by quadrature
     iteration: int = 0
     length: str = "fit.final_sweeps"  # the key that makes a run longer
 

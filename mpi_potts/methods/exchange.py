@@ -97,7 +97,7 @@ class Exchange:
             traces.append(swept._replace(beta=memory[BETA : BETA + 1].copy()))
         return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
 
-    def _move(self, number, chain, memory, t):
+    def _move(self, number: int, chain: LabelChain, memory: np.ndarray, t: int) -> tuple[float, bool]:
         """One proposal of beta; the probability of its acceptance, and whether it was accepted."""
         # Iteration 0 of the stream is the start's.
         draws = rng.stream(self.seed, Purpose.EXCHANGE, number), t + 1
@@ -110,7 +110,7 @@ class Exchange:
             memory[BETA] = proposal
         return arithmetic.exp(min(change, 0.0)), accepted
 
-    def _auxiliary(self, number, chain, beta, t):
+    def _auxiliary(self, number: int, chain: LabelChain, beta: float, t: int) -> int:
         """S(w) of the auxiliary image of step t."""
         sampler, count = self.sampler, self.keys.auxiliary_sweeps
         if self.keys.auxiliary_start == "current":

@@ -36,10 +36,7 @@ class ChainMethod(Method):
 
 
 class ChainFit(Fit):
-    """Hidden images by a phase of the joint chains, observed labels by the density of beta.
-
-    density : of observed labels, once `advance` has come to its end; else None
-    """
+    """Hidden images by a phase of the joint chains, observed labels by the density of beta."""
 
     unit = "sweeps"
     always_in_chains = False  # observed labels too
@@ -48,7 +45,6 @@ class ChainFit(Fit):
         """Collective.  The chains before their first sweeps, if there are any."""
         super().__init__(comm, problem)
         self.phase = self._phase()
-        self.density: quadrature.Density | None = None
         if problem.hidden or self.always_in_chains:
             self.chains = problem.chains(comm, self.phase.width)
 

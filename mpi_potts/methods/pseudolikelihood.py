@@ -69,7 +69,7 @@ class PseudolikelihoodFit(ChainFit):
         yield "the pseudolikelihood is no likelihood: its intervals need not cover the truth"
 
 
-def _compile_tabulate(problem):
+def _compile_tabulate(problem: Problem) -> None:
     lattice = problem.lattice
     Pseudolikelihood(lattice, problem.config.model.labels).configurations(np.zeros(lattice.shape, np.uint8))
 

@@ -76,7 +76,7 @@ class SmcFit(Fit):
             return None
         return Guide(binding, config.prior.beta, config.fit.marginal)
 
-    def _iterate(self):
+    def _iterate(self) -> Iterator[State]:
         """The SMC-ABC from where it stands; the trace has one row more at each yield."""
         problem, keys = self.problem, self.problem.config.smc
         if self.chains is None:
@@ -84,7 +84,7 @@ class SmcFit(Fit):
         else:
             chains, guide = self.chains, self._guide()
 
-            def observe(state):
+            def observe(state: State) -> tuple[float, float]:
                 return chains.observe(state, problem.start, keys.label_sweeps, guide)
 
         seed, interval = problem.config.seed, problem.config.prior.beta
@@ -94,7 +94,7 @@ class SmcFit(Fit):
             yield state
             started = time.perf_counter()
 
-    def _note(self, state, seconds):
+    def _note(self, state: State, seconds: float) -> None:
         self._state = state
         for name, column in self.trace.items():
             column.append(getattr(state, name))

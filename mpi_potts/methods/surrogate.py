@@ -27,10 +27,10 @@ class SurrogateFit(ChainFit):
     def _log_density(self) -> LogDensity:
         binding, statistic = self.problem.curve, self.problem.statistic
 
-        def path(beta):
+        def path(beta: np.ndarray) -> np.ndarray:
             return beta * statistic - binding.log_normaliser(beta)
 
-        def synthetic(beta):
+        def synthetic(beta: np.ndarray) -> np.ndarray:
             mean, sd = binding.moments(beta)
             sd = np.maximum(sd, 1e-6)
             distance = (statistic - mean) / sd

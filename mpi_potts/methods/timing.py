@@ -86,7 +86,7 @@ def stand_in(config: Config, lattice: Lattice) -> Binding:
         flag=np.zeros(8),
         labels=k,
         shape=lattice.shape,
-        neighbourhood=lattice.neighbourhood,
+        neighbourhood=str(lattice.neighbourhood),
         sites=lattice.sites,
         edges=lattice.edges,
         lattice=lattice.digest,

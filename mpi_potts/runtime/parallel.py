@@ -86,7 +86,7 @@ def take_rows(comm: Comm, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     blocks = [block(len(wanted), comm.size, rank) for rank in range(comm.size)]
     start, stop = blocks[comm.rank]
 
-    def needed(taker, giver):
+    def needed(taker: int, giver: int) -> np.ndarray:
         mine = wanted[slice(*blocks[taker])]
         return np.unique(mine[(mine >= blocks[giver][0]) & (mine < blocks[giver][1])])
 

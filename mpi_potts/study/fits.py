@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ..methods import driver
 from ..methods.base import SHORT, Problem, method_of, needs_binding, settings_of
 from ..model.simulate import Truth, simulate_image, truth_of
 from ..posterior.outcome import Outcome, outcome
+from ..posterior.summary import Summary
 from ..rng import Purpose
 from ..runtime.control import Control
 from ..runtime.parallel import ALONE, Bell, Comm
@@ -132,7 +134,7 @@ class Clock:
         files.write_text(self._path, json.dumps(self.read()))
 
 
-def _numbers(path):
+def _numbers(path: Path) -> tuple[float, float]:
     """The two times of a clock that was stopped; none where there is none, or it is damaged."""
     try:
         cpu, elapsed = json.loads(path.read_text())
@@ -169,38 +171,40 @@ def fit_one(plan: Study, method: str, number: int, control: Listener) -> None:
     except Interrupted:
         clock.save()
         raise
-    found = outcome(ALONE, fit)
+    result = outcome(ALONE, fit)
     cpu, elapsed = clock.read()
     attributes = {"settings": json.dumps(plan.settings(method), sort_keys=True), "number": number}
     attributes |= {"method": method, "beta": true.beta, "iterations": fit.iteration}
     attributes["stopped_because"] = fit.stopped_because
     datasets = {"cpu/seconds": np.array(cpu), "elapsed/seconds": np.array(elapsed)}
-    for row, columns in posteriors(method, found, true.beta, plan.config.study.draws).items():
+    for row, columns in posteriors(method, result, true.beta, plan.config.study.draws).items():
         datasets |= {f"{row}/{name}": np.asarray(value) for name, value in columns.items()}
     store.write(ALONE, plan.part(number, method), *STUDY_PART, attributes, datasets, "gather")
     shutil.rmtree(paths.directory, ignore_errors=True)
 
 
-def posteriors(method: str, found: Outcome, beta: float, count: int) -> dict[str, dict[str, Any]]:
-    """The columns of every posterior of beta that a fit gives: of particles, of chains, or of both."""
-    fit, sample, rows = found.fit, found.fit.particles(), {}
-    both = sample is not None and found.draws is not None
-    if sample is not None:
-        stream = rng.stream(fit.problem.config.seed, Purpose.STUDY)
-        density = getattr(fit, "density", None)
-        quantiles = density.quantiles if density is not None else lambda p: weights.quantiles(*sample, p)
-        draws = quantiles(rng.uniforms(stream, 1, count))
+def posteriors(method: str, result: Outcome, beta: float, count: int) -> dict[str, dict[str, Any]]:
+    """The columns of every posterior of beta that a fit gives, by its name in the table.
+
+    Of particles, of chains, or of both; `beta` is the true one, whose rank among `count` draws is counted.
+    """
+    fit, sample = result.fit, result.fit.particles()
+    rows: dict[str, dict[str, Any]] = {}
+    if sample is not None and result.particles is not None:
+        uniform = rng.uniforms(rng.stream(fit.problem.config.seed, Purpose.STUDY), 1, count)
+        at = fit.density.quantiles if fit.density is not None else partial(weights.quantiles, *sample)
         name = f"{method} particles" if fit.problem.hidden else method
-        rows[name] = _columns(found.particles, quantiles(PROBABILITIES), draws, beta)
-    if found.draws is not None:
-        draws = study.thinned(found.draws.beta, count)
-        quantiles = np.quantile(found.draws.beta, PROBABILITIES)
-        name = f"{method} marginal" if both else method
-        rows[name] = _columns(found.marginal or found.particles, quantiles, draws, beta)
+        rows[name] = _columns(result.particles, at(PROBABILITIES), at(uniform), beta)
+    summary = result.marginal or result.particles
+    if result.draws is not None and summary is not None:
+        draws, quantiles = result.draws.beta, np.quantile(result.draws.beta, PROBABILITIES)
+        name = f"{method} marginal" if sample is not None else method
+        rows[name] = _columns(summary, quantiles, study.thinned(draws, count), beta)
     return rows
 
 
-def _columns(summary, quantiles, draws, beta):
+def _columns(summary: Summary, quantiles: np.ndarray, draws: np.ndarray, beta: float) -> dict[str, Any]:
+    """What is kept of one posterior, by the names of `COLUMNS`."""
     rank = int(np.count_nonzero(draws < beta))
     return dict(zip(COLUMNS, (summary.mean, summary.sd, quantiles, summary.ess, rank, draws)))
 

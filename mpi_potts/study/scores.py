@@ -169,14 +169,14 @@ def chi_square_survival(x: float, degrees: int) -> float:
     return 1.0 - front * _lower_series(a, x) if x < a + 1.0 else front * _upper_fraction(a, x)
 
 
-def _log_gamma(a):
+def _log_gamma(a: float) -> float:
     """log Gamma of a multiple of 1/2, by its recursion from Gamma(1/2) = sqrt(pi) or Gamma(1) = 1."""
     first = a % 1.0 or 1.0
     start = 0.5 * arithmetic.log(math.pi) if first == 0.5 else 0.0
     return start + sum(arithmetic.log(first + n) for n in range(round(a - first)))
 
 
-def _lower_series(a, x):
+def _lower_series(a: float, x: float) -> float:
     """sum_n x^n / (a (a + 1) ... (a + n)), which converges fast below a + 1."""
     term = total = 1.0 / a
     n = 0
@@ -187,7 +187,7 @@ def _lower_series(a, x):
     return total
 
 
-def _upper_fraction(a, x):
+def _upper_fraction(a: float, x: float) -> float:
     """1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - ...)), from its far end, soon forgotten above a + 1."""
     value = 0.0
     for n in range(500, 0, -1):
