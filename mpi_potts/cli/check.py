@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..image.pixels import Image, lattice_of, load_image, with_image_mean
 from ..io import fit_file
 from ..kernels import compiling
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice, in_words
 from ..methods.base import Problem, check_method, label_team, needs_binding
 from ..methods.timing import stand_in, time_iteration, time_label_sweep, time_sweep
 from ..model.potts import Sampler
@@ -158,10 +158,11 @@ def chains(config: Config, lattice: Lattice) -> int:
 
 def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
     k, prior = config.model.labels, config.prior
-    exist = f"{lattice.sites} of {np.prod(lattice.shape)} pixels"
+    sites = "samples" if lattice.neighbourhood == GRAPH else "pixels"
+    exist = f"{lattice.sites} of {np.prod(lattice.shape)} {sites}"
     noise = f"; label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
     noise = "" if config.image.kind == "labels" else noise  # which have none
-    neighbours = f"{lattice.neighbourhood}-order neighbours, {lattice.edges} edges"
+    neighbours = f"{in_words(lattice.neighbourhood)}, {lattice.edges} edges"
     return [
         ("input", f"{config.path}: valid"),
         ("image", pixels),
