@@ -40,7 +40,7 @@ from .runtime import parallel
 from .runtime.control import Control
 from .runtime.parallel import Comm, on_root
 
-ARRAYS = ("image", "mask")  # arguments that may be arrays
+ARRAYS = ("image", "mask", "graph")  # arguments that may be arrays
 
 
 def precompute(
@@ -163,7 +163,9 @@ class _Session:
         """The input that the keywords say, with arrays saved as files; on one rank."""
         tables = keywords.to_tables(self.name, keys)
         place = tables.setdefault("image", {})
-        for name, key, given in (("image", "path", image), ("mask", "mask", place.pop("mask", None))):
+        arrays = {"path": ("image", image)}
+        arrays |= {name: (name, place.pop(name, None)) for name in ("mask", "graph")}
+        for key, (name, given) in arrays.items():
             if given is not None:
                 place[key] = self._file(name, given)
         if self.name == "fit" and image is None:

@@ -22,7 +22,11 @@ import numpy as np
 
 from .errors import InputError
 
-NEIGHBOURHOODS = ("first", "second")
+# What may be written for a neighbourhood: names, and numbers of neighbours, of which each has its dimensions.
+NEIGHBOURHOODS = ("first", "second", "hexagonal")
+NUMBERS = (4, 6, 8, 18, 26)
+# The name of the neighbourhood of a graph, which is in no list of choices: see `graph.Graph`.
+GRAPH = "graph"
 # In an image of labels, uint8: a pixel that does not exist.  Labels are 0..k-1 with k at most 255.
 MASKED = 255
 # The largest beta accepted: every label of a state is then frozen, and exp(26 beta) is still a finite number.
@@ -32,6 +36,14 @@ LARGEST_BETA = 25.0
 _NAMES = {
     2: {"first": "first", "4": "first", "second": "second", "8": "second", "hexagonal": "hexagonal"},
     3: {"first": "first", "6": "first", "18": "18", "second": "second", "26": "second"},
+}
+
+_WORDS = {
+    "first": "first-order neighbours",
+    "second": "second-order neighbours",
+    "hexagonal": "hexagonal neighbours",
+    "18": "18 neighbours",
+    GRAPH: "neighbours by a graph",
 }
 
 # How many axes the steps to neighbours may differ in, where it is not all.
@@ -58,6 +70,18 @@ def pairs(array: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return array[near], array[far]
 
 
+def degree(dimensions: int, neighbourhood: str, sites: int, edges: int) -> float:
+    """The number of neighbours of a pixel that has them all; in a graph their mean, rounded up."""
+    if neighbourhood == GRAPH:
+        return float(max(1, -(-2 * edges // sites)))
+    return 2.0 * len(half_offsets(dimensions, neighbourhood))
+
+
+def in_words(neighbourhood: str) -> str:
+    """What the neighbours are, for those who read."""
+    return _WORDS[neighbourhood]
+
+
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """Shape (2 or 3 dimensions), neighbourhood, and mask (True where the pixel exists; None for all).
@@ -72,18 +96,22 @@ class Lattice:
     def __post_init__(self):
         shape = tuple(int(n) for n in self.shape)
         object.__setattr__(self, "shape", shape)
-        if len(shape) not in (2, 3) or min(shape) < 1:
-            raise InputError(f"image.shape = {list(shape)}: 2 or 3 positive numbers are accepted")
-        names = _NAMES[len(shape)]
-        if str(self.neighbourhood) not in names:
-            accepted = ", ".join(names)
-            raise InputError(f"model.neighbourhood = {self.neighbourhood!r}: {accepted} are accepted")
-        object.__setattr__(self, "neighbourhood", names[str(self.neighbourhood)])
+        object.__setattr__(self, "neighbourhood", self._name())
         if self.mask is not None:
             # A copy: the digest must not change behind a caller's array.
             self._set_mask(np.array(self.mask, dtype=bool, order="C"))
         if self.edges == 0:
             raise InputError("the lattice has no pair of neighbours: at least two adjacent pixels must exist")
+
+    def _name(self):
+        """The neighbourhood's name; what cannot be is refused."""
+        if len(self.shape) not in _NAMES or min(self.shape) < 1:
+            raise InputError(f"image.shape = {list(self.shape)}: 2 or 3 positive numbers are accepted")
+        names = _NAMES[len(self.shape)]
+        if str(self.neighbourhood) not in names:
+            accepted = f"{', '.join(names)} are accepted in {len(self.shape)} dimensions"
+            raise InputError(f"model.neighbourhood = {self.neighbourhood!r}: {accepted}")
+        return names[str(self.neighbourhood)]
 
     def _set_mask(self, mask):
         if mask.shape != self.shape:
@@ -92,8 +120,13 @@ class Lattice:
 
     @property
     def dimensions(self) -> int:
-        """2 for an image, 3 for a volume."""
+        """2 for an image, 3 for a volume; 1 for a graph."""
         return len(self.shape)
+
+    @property
+    def small(self) -> "Lattice":
+        """A lattice of a few sites for which the same code is compiled."""
+        return Lattice((4,) * self.dimensions, self.neighbourhood)
 
     @property
     def first_order_plane(self) -> bool:
@@ -131,6 +164,19 @@ class Lattice:
             for step in half_offsets(2, "hexagonal", row):
                 here, there = pairs(array, step)
                 yield here[row::2], there[row::2]
+
+    def neighbour_sums(self, array: np.ndarray) -> np.ndarray:
+        """For every site the sum over its neighbours inside the box, masked or not."""
+        out = np.zeros_like(array)
+        for (here, there), (to_here, to_there) in zip(self.pairs(array), self.pairs(out)):
+            to_here += there
+            to_there += here
+        return out
+
+    @property
+    def degree(self) -> float:
+        """See the function."""
+        return degree(self.dimensions, self.neighbourhood, self.sites, self.edges)
 
     @cached_property
     def edges(self) -> int:

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from mpi_potts import __main__ as program
 from mpi_potts.io import reading
 
-JOBS = ("smc", "path", "exchange", "masked", "gibbs")
+JOBS = ("smc", "path", "exchange", "masked", "gibbs", "hexagonal", "graph")
 
 
 def digests(path):

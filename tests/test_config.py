@@ -22,7 +22,7 @@ REFUSED = [
     ('[model]\nlabels = "3"', "model.labels", '"3"', "integer"),
     ("[model]\nlabels = [3]", "model.labels", "[3]", "integer"),
     ("[model]\nlabels = 1979-05-27", "model.labels", "1979-05-27", "integer"),
-    ('[model]\nneighbourhood = "third"', "model.neighbourhood", "third", '"first" or "second"'),
+    ('[model]\nneighbourhood = "third"', "model.neighbourhood", "third", '"hexagonal", or 4, 6, 8, 18 or 26'),
     ("[precompute]\nburn_in = 1000", "precompute.burn_in", "1000", "precompute.iterations = 1000"),
     ("[precompute]\niterations = 10", "precompute.burn_in", "500", "precompute.iterations = 10"),
     ("[precompute]\nburn_in = -1", "precompute.burn_in", "-1", ">= 0"),

@@ -16,12 +16,11 @@ from mpi_potts.config import inputs, registry
 from mpi_potts.config.registry import OwnTable
 from mpi_potts.config.schema import Integer, key
 from mpi_potts.errors import InputError
-from mpi_potts.io import store
+from mpi_potts.io import formats, reading
 from mpi_potts.lattice import Lattice
 from mpi_potts.methods import needs
 from mpi_potts.methods.base import Method, check_method, method_of
 from mpi_potts.runtime.parallel import ALONE
-from mpi_potts.study import scores
 
 STUDY = ROOT / "inputs" / "study_small.toml"
 
@@ -98,7 +97,7 @@ def test_a_study_compares_it(importance, tmp_path, monkeypatch):
     changes = ['image.kind="labels"', 'study.methods=["path", "importance", "importance_few"]']
     changes += ['study.changes=["importance_few importance.draws=500"]', "simulate.images=2"]
     study.execute(ALONE, inputs.load(STUDY, changes, tmp_path), options())
-    _, arrays = store.read(tmp_path / "study.h5", scores.FORMAT, scores.VERSION)
+    _, arrays = reading.read(tmp_path / "study.h5", *formats.STUDY)
     assert {name.partition("/")[0] for name in arrays} == {"path", "importance", "importance_few"}
     assert (np.abs(arrays["path/mean"] - arrays["importance/mean"]) < 0.5 * arrays["path/sd"]).all()
 

@@ -4,7 +4,8 @@ C library's, ranks that differ in all of these, and threads.
 On one machine the others are had by compiling for them (`NUMBA_CPU_NAME`), by forbidding numpy and the C
 library what they have not, and by naming OpenBLAS's kernels.  Each is a process of its own, which runs the
 same small jobs and writes down the digest of every dataset: SMC-ABC with two chains, path sampling on a
-volume, exchange, a masked plane, and the prior's Gibbs sampler with second-order neighbours.
+volume, exchange, a masked plane, the prior's Gibbs sampler with second-order neighbours, a hexagonal plane,
+and a graph.
 """
 
 import json
@@ -63,6 +64,14 @@ JOBS = {
         "model": 'neighbourhood = "second"',
         "precompute": 'sampler = "gibbs"',
     },
+    "hexagonal": {"method": "path", "model": 'neighbourhood = "hexagonal"', "high": 1.0},
+    "graph": {
+        "method": "smc-abc",
+        "image": "samples",
+        "mask": 'graph = "graph.npy"',
+        "high": 1.0,
+        "chains": 2,
+    },
 }
 
 # numpy's kernels for other CPUs; those of OpenBLAS; the C library's without FMA and AVX2.
@@ -83,12 +92,20 @@ def picture(shape, seed):
     return 1.5 * z + 0.6 * data.normal(size=shape)
 
 
+def some_graph(samples):
+    """A chain, and pairs of samples far from each other."""
+    i = np.arange(2, samples)
+    return np.concatenate([np.stack([i - 1, i], axis=1), np.stack([i, i * i % 997 % samples], axis=1)])
+
+
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
     """A directory with the input files and images."""
     directory = tmp_path_factory.mktemp("jobs")
     np.save(directory / "plane.npy", picture((37, 41), 1))
     np.save(directory / "volume.npy", picture((9, 11, 13), 2))
+    np.save(directory / "samples.npy", picture((900,), 4))
+    np.save(directory / "graph.npy", some_graph(900))
     np.save(directory / "mask.npy", np.random.default_rng(3).random((37, 41)) < 0.8)
     for name, changes in JOBS.items():
         (directory / f"{name}.toml").write_text(COMMON.format(**EMPTY | changes))
@@ -128,7 +145,9 @@ def test_every_kind_of_file_was_compared(cold):
     names = cold["host"]
     for part in ("smc/binding.h5/mean", "smc/result.h5/noise/mean", "path/result.h5/marginal/beta",
                  "exchange/result.h5/exchange/step", "masked/result.h5/labels/probability",
-                 "gibbs/result.h5/marginal/beta", "smc/result.h5/@beta_mean"):  # fmt: skip
+                 "gibbs/result.h5/marginal/beta", "hexagonal/result.h5/labels/probability",
+                 "graph/binding.h5/mean", "graph/result.h5/labels/probability",
+                 "smc/result.h5/@beta_mean"):  # fmt: skip
         assert part in names
     assert len(set(names.values())) > len(names) // 2, "many different contents, not the same empty ones"
 

@@ -5,9 +5,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from enumeration import neighbours
 from fitting import problem_of, run_fit, write_input
 from launch import finish, start
 
+from mpi_potts.graph import Graph
 from mpi_potts.kernels.evidence import evidence
 from mpi_potts.labels import starts
 from mpi_potts.labels.chain import LabelChain
@@ -43,27 +45,40 @@ def warm_chain(values, k, noise=None, number=0, mask=None):
 
 
 def padded(lattice, array, around):
-    return np.pad(np.where(lattice.exists, array, around), 1, constant_values=around).ravel()
+    inside = np.where(lattice.exists, array, around)
+    return inside if lattice.dimensions == 1 else np.pad(inside, 1, constant_values=around).ravel()
 
 
-@pytest.mark.parametrize("shape", [(5, 6), (3, 4, 3)])
-@pytest.mark.parametrize("neighbourhood", ["first", "second"])
-def test_the_evidence_is_its_definition(shape, neighbourhood):
-    data, k, beta = np.random.default_rng(1), 3, 0.7
-    lattice = Lattice(shape, neighbourhood, data.random(shape) < 0.8)
+def masked(shape, neighbourhood="first"):
+    return Lattice(shape, neighbourhood, np.random.default_rng(2).random(shape) < 0.8)
+
+
+def star():
+    """A hub with many neighbours, and some pairs between these, of which some are masked."""
+    ends = [(0, i) for i in range(1, 40)] + [(i, i + 1) for i in range(1, 39, 2)]
+    return Graph(40, np.array(ends), np.random.default_rng(2).random(40) < 0.8)
+
+
+LATTICES = [
+    *(masked(shape, name) for shape in ((5, 6), (3, 4, 3)) for name in ("first", "second")),
+    masked((5, 6), "hexagonal"),
+    masked((3, 4, 3), "18"),
+    star(),
+]
+
+
+@pytest.mark.parametrize("lattice", LATTICES)
+def test_the_evidence_is_its_definition(lattice):
+    data, k, beta, shape = np.random.default_rng(1), 3, 0.7, lattice.shape
     z, y = data.integers(0, k, shape).astype(np.uint8), data.normal(size=shape)
     mean, sd = np.array([-1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
-    around = starts.neighbours(lattice)
     pixels, score, slope, curvature = evidence(
-        padded(lattice, z, 255), padded(lattice, y, 0.0), around, 0, 1, beta, mean, sd
+        padded(lattice, z, 255), padded(lattice, y, 0.0), starts.neighbours(lattice), 1, beta, mean, sd
     )
-    steps = np.concatenate([lattice.half_offsets, -lattice.half_offsets])
-    expected = 0.0
-    for site in np.argwhere(lattice.exists):
-        near = [tuple(site + step) for step in steps]
-        near = [p for p in near if all(0 <= i < n for i, n in zip(p, shape)) and lattice.exists[p]]
-        prior = np.exp(beta * np.bincount([z[p] for p in near], minlength=k)[:k])
-        density = np.exp(-0.5 * ((y[tuple(site)] - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
+    expected, labels, values = 0.0, z[lattice.exists], y[lattice.exists]
+    for i, near in enumerate(neighbours(lattice)):
+        prior = np.exp(beta * np.bincount([labels[j] for j in near], minlength=k))
+        density = np.exp(-0.5 * ((values[i] - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
         expected += np.log(prior @ density / prior.sum())
     assert pixels == lattice.sites
     assert score == pytest.approx(expected, rel=1e-12)

@@ -395,9 +395,7 @@ def _write_binding(comm: Comm, task: Task, paths: BindingPaths, rows: list[Row],
         for j, kind in enumerate(task.kinds):
             statistic[i, j] = row.chains[kind].statistic[:length]
         # One pixel changes S by at most its number of neighbours.
-        moments.append(
-            autocorrelation.moments(statistic[i, :, task.burn_in :], 2.0 * len(task.lattice.half_offsets))
-        )
+        moments.append(autocorrelation.moments(statistic[i, :, task.burn_in :], task.lattice.degree))
     columns = {"beta": task.beta}
     for name in ("mean", "sd", "mean_se", "sd_se", "tau", "flag"):
         dtype = np.int64 if name == "flag" else np.float64

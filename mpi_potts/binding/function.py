@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from .. import arithmetic
 from ..errors import InputError
-from ..lattice import half_offsets
+from ..lattice import degree
 from .smooth import Estimates, Smooth
 
 INTERPOLATIONS = ("smooth", "linear")
@@ -138,7 +138,7 @@ class Binding:
 
     def _estimates(self) -> Estimates:
         """What the smooth form is fitted to: estimates, with errors that do not follow their own noise."""
-        step = 2.0 * len(half_offsets(len(self.shape), self.neighbourhood))
+        step = degree(len(self.shape), self.neighbourhood, self.sites, self.edges)
         mean, variance = self.mean.copy(), self.sd * self.sd
         mean_variance, sd_variance = self.mean_se * self.mean_se, self.sd_se * self.sd_se
         moved = variance > 0.0

@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..image.pixels import Image, lattice_of
 from ..io import fit_file
 from ..kernels import compiling
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice, in_words
 from ..methods import needs
 from ..methods.base import Problem, label_team, method_of, needs_binding
 from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
@@ -170,10 +170,11 @@ def chains(config: Config, lattice: Lattice) -> int:
 def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
     """What the input says, in words: the image, its lattice, model and prior, and the output."""
     k, prior = config.model.labels, config.prior
-    exist = f"{lattice.sites} of {np.prod(lattice.shape)} pixels"
+    sites = "samples" if lattice.neighbourhood == GRAPH else "pixels"
+    exist = f"{lattice.sites} of {np.prod(lattice.shape)} {sites}"
     noise = f"; label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
     noise = "" if config.image.kind == "labels" else noise  # which have none
-    neighbours = f"{lattice.neighbourhood}-order neighbours, {lattice.edges} edges"
+    neighbours = f"{in_words(lattice.neighbourhood)}, {lattice.edges} edges"
     return [
         ("input", f"{config.path}: valid"),
         ("image", pixels),

@@ -135,5 +135,4 @@ def _make(alone: Comm, config: Config, lattice: Lattice, job: Job, writer: str) 
 
 def _small_simulation(config: Config, lattice: Lattice) -> None:
     """The same kernels on a lattice of a few sites: enough to compile them."""
-    small = Lattice((4,) * lattice.dimensions, lattice.neighbourhood)
-    simulate_labels(small, config.model.labels, 0.5, config.seed, 0, 1)
+    simulate_labels(lattice.small, config.model.labels, 0.5, config.seed, 0, 1)

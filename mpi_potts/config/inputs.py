@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from ..errors import InputError
-from ..lattice import LARGEST_BETA, NEIGHBOURHOODS
+from ..lattice import LARGEST_BETA, NEIGHBOURHOODS, NUMBERS
 from . import overrides as changes
 from . import registry, schema
 from .registry import MethodName, StudiedName
@@ -26,6 +26,7 @@ from .schema import (
     Items,
     Named,
     Number,
+    Numbers,
     Refused,
     Table,
     Text,
@@ -57,7 +58,14 @@ class ImageKeys:
         Text(), None, "image file, relative to the input file: npy, csv, h5, png, tif, nii"
     )
     shape: tuple[int, ...] | None = key(
-        Items(Integer(1), (2, 3)), None, "rows, columns (and planes): needed where there is no path"
+        Items(Integer(1), (1, 2, 3)),
+        None,
+        "rows, columns (and planes), or the samples of a graph: needed where there is no path",
+    )
+    graph: Path | None = key(
+        Text(),
+        None,
+        "npy or csv file of pairs of samples, counted from 0, that are neighbours: the image is a vector",
     )
     kind: str = key(
         Choice("observations", "labels"),
@@ -83,8 +91,11 @@ class ImageKeys:
 @dataclass(frozen=True)
 class ModelKeys:
     labels: int = key(Integer(2, 255), 3, "number k of labels")
-    neighbourhood: str = key(
-        Choice(*NEIGHBOURHOODS), "first", "first: 4 (in 3-D 6) neighbours; second: 8 (in 3-D 26)"
+    neighbourhood: str | int = key(
+        Either(Choice(*NEIGHBOURHOODS), Numbers(*NUMBERS)),
+        "first",
+        "first: 4 (in 3-D 6) neighbours; second: 8 (in 3-D 26); hexagonal: 6 in a plane whose rows 1, 3, ... "
+        "are half a pixel to the right; or how many",
     )
 
 
@@ -389,7 +400,7 @@ def _complete(config: Config, path: Path, output: str | os.PathLike | None) -> C
     return replace(
         config,
         output=Path(next(each for each in places if each is not None)),
-        image=_resolve(config.image, beside, "path", "mask"),
+        image=_resolve(config.image, beside, "path", "mask", "graph"),
         precompute=_resolve(config.precompute, beside, "file"),
         prior=prior,
     )
@@ -421,6 +432,7 @@ def _refuse(accepts: str, value: Any, *path: str) -> NoReturn:
 def _check(config: Config) -> None:
     """What one key alone cannot tell."""
     _check_image(config.image)
+    _check_neighbours(config.image, config.model.neighbourhood)
     low, high = config.prior.beta
     if not low < high:
         _refuse("two numbers, the first smaller than the second", config.prior.beta, "prior", "beta")
@@ -446,6 +458,23 @@ def _check_image(image: ImageKeys) -> None:
         _refuse("left out where there is no image.path", crop, "image", "crop")
     if crop is not None and not all(start < stop for start, stop in zip(crop[::2], crop[1::2])):
         _refuse("from, to for each axis, with from < to", crop, "image", "crop")
+
+
+def _check_neighbours(image: ImageKeys, neighbourhood: str | int) -> None:
+    """What a graph cannot have beside it, and what would put the rows of a hexagonal plane out of step."""
+    if image.graph is None:
+        if image.shape is not None and len(image.shape) == 1:
+            _refuse("2 or 3 integers, or 1 where image.graph is given", image.shape, "image", "shape")
+        if neighbourhood == "hexagonal" and image.crop is not None and image.crop[0] % 2:
+            _refuse("from an even row, since odd rows are shifted", image.crop, "image", "crop")
+        return
+    for name in ("band", "ndvi", "crop"):
+        if getattr(image, name) is not None:
+            raise Refused("must be left out where image.graph is given", ("image", name))
+    if image.shape is not None and len(image.shape) != 1:
+        _refuse("the number of samples where image.graph is given", image.shape, "image", "shape")
+    if neighbourhood != "first":
+        _refuse("left out where image.graph is given", neighbourhood, "model", "neighbourhood")
 
 
 def _check_simulate(config: Config) -> None:

@@ -132,6 +132,22 @@ class Choice:
         return value
 
 
+class Numbers:
+    """One of a few integers."""
+
+    def __init__(self, *numbers: int):
+        self.numbers = numbers
+
+    @property
+    def accepts(self) -> str:
+        return f"{', '.join(map(str, self.numbers[:-1]))} or {self.numbers[-1]}"
+
+    def read(self, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value not in self.numbers:
+            raise refusal(self)
+        return value
+
+
 @dataclass(frozen=True)
 class Named:
     """A word of a choice, alone or with a name of the user's after an underscore."""

@@ -1,5 +1,7 @@
 """Maps of the labels in the format of the image, GeoTIFF, PNG or NIfTI, with its place on earth or in space.
 
+Those of the samples of a graph are columns of numbers, CSV.
+
 Three maps of every pixel i, from the probabilities p_j that it has label j:
 
     labels       the most probable label, numbered 1..k by ascending mean; 0 where masked
@@ -79,7 +81,9 @@ def colours(labels: int) -> np.ndarray:
 def write_maps(maps: Maps, image: Image | None, directory: Path) -> list[Path]:
     """Write the maps into `directory`, each whole or not at all; returns the files."""
     name = "" if image is None else image.source.name.lower()
-    if maps.labels.ndim == 3 or name.endswith((".nii", ".nii.gz")):
+    if maps.labels.ndim == 1:
+        ending, encode = ".csv", _csv
+    elif maps.labels.ndim == 3 or name.endswith((".nii", ".nii.gz")):
         ending, encode = ".nii.gz", _nifti
     elif name.endswith((".tif", ".tiff")):
         ending, encode = ".tif", _tiff
@@ -91,6 +95,12 @@ def write_maps(maps: Maps, image: Image | None, directory: Path) -> list[Path]:
         files.write_bytes(path, encode(path, values, maps.count, image))
         written.append(path)
     return written
+
+
+def _csv(path, values, count, image):
+    """One number in a line: labels as integers, others to the digits that float32 has."""
+    form = "d" if values.dtype == np.uint8 else ".9g"
+    return "".join(f"{value:{form}}\n" for value in values.tolist()).encode()
 
 
 def shifted(tags: dict[int, Any], offset: tuple[int, ...]) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""The image: pixel values y, which pixels exist, and the lattice they stand on.
+"""The image: pixel values y, which pixels exist, and the lattice they stand on, or the graph of samples.
 
 Everything that cannot be segmented is refused here, by name and position: a pixel that is not a number, an
 image without contrast, a band or a region that is not there.
@@ -12,11 +12,13 @@ import numpy as np
 
 from ..config.inputs import Config
 from ..errors import InputError
+from ..graph import Graph
 from ..lattice import MASKED, Lattice
 from ..runtime import memory
 from . import readers
 
 LARGEST_VALUE = 1e150  # the square of a pixel must be a number
+LARGEST_POWER = 700.0  # exp(beta n), n the number of neighbours, must be one too
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,19 +89,37 @@ def _refusal(config, key, what):
 
 
 def lattice_of(config: Config, image: Image | None = None) -> Lattice:
-    """The lattice of the image, or of image.shape (and image.mask) where no image is given."""
+    """The lattice of the image, or of image.shape (and image.mask) where no image is given; or the graph."""
     if image is not None:
         shape, mask = image.shape, image.mask
     elif config.image.shape is None:
-        raise InputError(f"{config.path}: image.shape is missing; 2 or 3 integers are accepted")
+        raise InputError(f"{config.path}: image.shape is missing; 2 or 3 integers are accepted, of a graph 1")
     else:
         shape = config.image.shape
         memory.require(f"{config.path}: image.shape = {list(shape)}", shape, np.uint8, copies=2)
         mask = None if config.image.mask is None else _apply_mask_file(config, np.ones(shape, dtype=bool))
+    if config.image.graph is not None:
+        return _graph(config, shape, mask)
     try:
-        return Lattice(shape, config.model.neighbourhood, mask)
+        return Lattice(shape, str(config.model.neighbourhood), mask)
     except InputError as error:
         raise InputError(f"{config.path}: {error}") from None
+
+
+def _graph(config, shape, mask):
+    """The graph of the samples, of which there are shape[0]."""
+    pairs = _read(config, "graph").array
+    try:
+        graph = Graph(shape[0], pairs, mask)
+    except InputError as error:
+        raise _refusal(config, "graph", error) from None
+    if config.prior.beta[1] * graph.most > LARGEST_POWER:
+        largest = LARGEST_POWER / graph.most
+        raise InputError(
+            f"{config.path}: prior.beta = {list(config.prior.beta)}: up to {largest:.4g} is accepted, as a "
+            f"sample of image.graph has {graph.most} neighbours"
+        )
+    return graph
 
 
 def with_image_mean(config: Config, image: Image) -> Config:
@@ -155,7 +175,19 @@ def _band(config, contents, number, key):
 
 
 def _dimensions(config, array):
-    """The array with 2 or 3 dimensions, else refused; a volume of one plane becomes an image."""
+    """The array with 2 or 3 dimensions, else refused; a volume of one plane becomes an image.
+
+    Of a graph it has one, and a single column counts as that.
+    """
+    if config.image.graph is not None:
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1 or array.size == 0:
+            what = (
+                f"has shape {list(array.shape)}; one column of samples is accepted where image.graph is given"
+            )
+            raise _refusal(config, "path", what)
+        return array
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or array.size == 0:
@@ -179,7 +211,8 @@ def _apply_mask_file(config, exists):
     if path is None:
         return exists
     contents = _read(config, "mask")
-    mask = contents.array[..., 0] if contents.banded and contents.array.shape[-1] == 1 else contents.array
+    single = contents.banded or (config.image.graph is not None and contents.array.ndim == 2)
+    mask = contents.array[..., 0] if single and contents.array.shape[-1] == 1 else contents.array
     if mask.shape != exists.shape:
         raise _refusal(
             config, "mask", f"the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted"

@@ -25,7 +25,7 @@ def evidence(state, y, neighbours, step, beta, mean, sd):
 
     state, y : flat, padded, as `neighbours` has them.  mean, sd : (k,).
     """
-    k, most = mean.size, neighbours.offsets.shape[1]
+    k, most = mean.size, neighbours.most
     power = like_weights(beta, most)
     precision, log_sd = 0.5 / (sd * sd), np.empty(k)
     for j in range(k):
@@ -35,8 +35,8 @@ def evidence(state, y, neighbours, step, beta, mean, sd):
     for i in range(0, neighbours.sites.size, step):
         place = uint64(neighbours.sites[i])
         around = offsets_at(neighbours, place)
-        for m in range(most):
-            counts[state[place + around[m]]] += 1
+        for offset in around:
+            counts[state[place + offset]] += 1
         largest = -np.inf
         total = like = square = 0.0
         for j in range(k):
@@ -55,6 +55,6 @@ def evidence(state, y, neighbours, step, beta, mean, sd):
         slope += counts[state[place]] - like
         curvature += square / total - like * like
         pixels += 1
-        for m in range(most):
-            counts[state[place + around[m]]] = 0
+        for offset in around:
+            counts[state[place + offset]] = 0
     return pixels, data, slope, curvature

@@ -21,10 +21,21 @@ from .label_sums import COLUMNS, add_block
 from .leaf import leaf
 from .words import draw_words
 
-__all__ = ["Graph", "Layout", "from_labels", "layout", "prepare", "sweep", "sweeps", "to_labels", "update"]
+__all__ = [
+    "Adjacency",
+    "Layout",
+    "from_labels",
+    "layout",
+    "prepare",
+    "sweep",
+    "sweeps",
+    "tally",
+    "to_labels",
+    "update",
+]
 
 
-class Graph(NamedTuple):
+class Adjacency(NamedTuple):
     """Where the neighbours of sites are; for kernels.  Blocks of colour c: first[c]..first[c + 1] - 1."""
 
     first: np.ndarray  # (colours + 1,) int64
@@ -40,7 +51,7 @@ class Layout(NamedTuple):
     lattice: Lattice
     labels: int
     position: np.ndarray  # (n,) int64 the place of each site, in raster order
-    pieces: Graph
+    pieces: Adjacency
 
     @property
     def colours(self) -> int:
@@ -112,7 +123,7 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     start = np.searchsorted(here, np.arange(absent.size + 1))
     block_colour = np.repeat(np.arange(sizes.size), np.diff(first) * BLOCK)
     later = start[:-1] + np.bincount(here[block_colour[there] < block_colour[here]], minlength=absent.size)
-    return Layout(lattice, labels, position, Graph(first, absent, start, later, there.astype(np.int32)))
+    return Layout(lattice, labels, position, Adjacency(first, absent, start, later, there.astype(np.int32)))
 
 
 def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
@@ -197,6 +208,14 @@ def sweep(state, graph, data, beta, noise, reference, key, sums):
             state, graph, data, slope, noise, reference, key, colour, 0, last, work, counts, sums
         )
     return statistic
+
+
+@njit(cache=True, nogil=True)
+def tally(state, graph, counts, first, last):
+    """Count the labels of blocks first..last-1, numbered through all colours, as `gibbs_blocks.tally`."""
+    for i in range(first * BLOCK, last * BLOCK):
+        if graph.absent[i] == 0:
+            counts[state[i], i] += 1
 
 
 @njit(cache=True)

@@ -2,7 +2,7 @@
 
 The labels of a lattice lie in a flat array padded by one layer on every side, 255 where no pixel exists, so
 that the neighbours of a place are at constant offsets; in a hexagonal plane they depend on the parity of the
-row.
+row.  Those of a graph are not padded, and every place has offsets of its own.
 """
 
 import math
@@ -11,34 +11,58 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
+from ..graph import Graph
 from ..lattice import Lattice
 
 ABSENT = np.uint8(255)
 
 
 class Neighbours(NamedTuple):
-    """Where the sites of a lattice are in a padded flat array, and their neighbours from there."""
+    """Where the sites of a lattice are in a padded flat array, and their neighbours from there.
+
+    The kind of a place is (place // width + shift) & mask: the parity of its row, or the place itself.
+    """
 
     sites: np.ndarray  # (n,) uint32 places of the sites that exist, in raster order
-    offsets: np.ndarray  # (2, d) uint64 from the places of even and of odd rows
+    offsets: np.ndarray  # uint64 from the places of the first kind, the second, ...
+    start: np.ndarray  # (kinds + 1,) int64 where the offsets of each kind begin
+    most: int  # the largest number of neighbours
     width: int  # the number of places of a row
+    shift: int
+    mask: int
 
 
 def neighbours(lattice: Lattice) -> Neighbours:
-    """The neighbours on a lattice."""
+    """The neighbours on a lattice or in a graph."""
+    if isinstance(lattice, Graph):
+        return _of_graph(lattice)
     shape = [n + 2 for n in lattice.shape]
     strides = np.array([math.prod(shape[d + 1 :]) for d in range(len(shape))])
     offsets = [(lattice.offsets(row) * strides).sum(axis=1) for row in range(2)]
     sites = np.flatnonzero(np.pad(lattice.exists, 1)).astype(np.uint32)
-    return Neighbours(sites, np.array(offsets).view(np.uint64), shape[-1])
+    most = len(offsets[0])
+    # The padding's row before the first is odd.
+    start, row = np.array([0, most, 2 * most]), {"width": shape[-1], "shift": 1, "mask": 1}
+    return Neighbours(sites, np.concatenate(offsets).view(np.uint64), start, most, **row)
+
+
+def _of_graph(graph):
+    start, near = graph.adjacency
+    offsets = near - np.repeat(np.arange(start.size - 1), np.diff(start))
+    sites = np.flatnonzero(graph.exists).astype(np.uint32)
+    place = {"width": 1, "shift": 0, "mask": 2**32 - 1}
+    return Neighbours(sites, offsets.astype(np.int64).view(np.uint64), start, graph.most, **place)
 
 
 def pad(image: np.ndarray, exists: np.ndarray, fill) -> np.ndarray:
     """An image as the flat array, `fill` where no pixel exists."""
-    return np.pad(np.where(exists, image, image.dtype.type(fill)), 1, constant_values=fill).ravel()
+    inside = np.where(exists, image, image.dtype.type(fill))
+    return np.pad(inside, 1, constant_values=fill).ravel() if image.ndim > 1 else inside
 
 
 @njit(inline="always")
 def offsets_at(neighbours, place):
-    """The offsets from a place; the padding's row before the first is odd."""
-    return neighbours.offsets[(place // uint64(neighbours.width) + uint64(1)) & uint64(1)]
+    """The offsets from a place."""
+    row = place // uint64(neighbours.width)
+    kind = (row + uint64(neighbours.shift)) & uint64(neighbours.mask)
+    return neighbours.offsets[neighbours.start[kind] : neighbours.start[kind + uint64(1)]]

@@ -2,12 +2,13 @@
 
 Words of 64 sites (`clusters`) are many times faster where they are well filled: boxes, and masks of any shape
 with an inside.  Sites scattered over the box, and sheets one site thick across the rows, leave few edges to a
-word; an edge at a time (`graph`) then costs less.  The choice is a function of the lattice alone.
+word; an edge at a time (`graph`) then costs less, and is the only way in a graph.  The choice is a function
+of the lattice alone.
 """
 
 import numpy as np
 
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice
 from . import clusters, graph
 
 # Edges to a word and direction: with fewer, `graph` was faster (shells, lines and random masks, 6 and 26).
@@ -18,6 +19,8 @@ Layout = clusters.Layout | graph.Layout
 
 def layout(lattice: Lattice, labels: int) -> Layout:
     """The layout of a lattice for labels 0..k-1."""
+    if lattice.neighbourhood == GRAPH:
+        return graph.layout(lattice, labels)
     found = clusters.layout(lattice, labels)
     # The three words of padding say nothing about a small lattice.
     masks = found.words.possible[:, 3:].size

@@ -1,34 +1,62 @@
-"""How a label chain's steps are made on a lattice: in which layout, and by how many threads.
+"""How a label chain's steps are made on a lattice: by which kernel, in which layout, and by how many threads.
 
 A call of the kernel runs a whole series of steps; where the image is large and there are threads for it, the
-blocks of each colour of a sweep are divided between them instead, to the same bits.
+blocks of each colour of a sweep are divided between them instead, to the same bits.  So are those of a graph,
+whose kernel makes no series, with one thread or many.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import rng
-from ..kernels import chain, gibbs_blocks, gibbs_data, gibbs_layout
+from ..kernels import chain, gibbs_blocks, gibbs_data, gibbs_layout, graph_gibbs
 from ..kernels.chain import FULL, Noise, Sites, Trace
 from ..kernels.conditional import parameters
 from ..kernels.gibbs_layout import BLOCK
 from ..kernels.label_sums import references
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice
 from ..runtime.threads import Team
+
+
+class BlockKernel(NamedTuple):
+    """What a route needs of a kernel that keeps sites in blocks."""
+
+    layout: Callable[[Lattice, int], Any]
+    prepare: Callable[..., tuple]
+    from_labels: Callable[..., np.ndarray]
+    to_labels: Callable[..., np.ndarray]
+    update: Callable[..., tuple]
+    tally: Callable[..., None]
+
+
+ON_LATTICE = BlockKernel(
+    gibbs_layout.layout,
+    gibbs_data.prepare,
+    gibbs_layout.from_labels,
+    gibbs_layout.to_labels,
+    gibbs_data.update,
+    gibbs_blocks.tally,
+)
+ON_GRAPH = BlockKernel(*(getattr(graph_gibbs, name) for name in BlockKernel._fields))
 
 
 def route(lattice: Lattice, labels: int, image: np.ndarray, team: Team) -> "Route":
     """The labels of an image with values of about mean 0 and variance 1."""
+    if lattice.neighbourhood == GRAPH:
+        return SharedRoute(lattice, labels, image, team, ON_GRAPH)
     return Route(lattice, labels, image) if team.size == 1 else SharedRoute(lattice, labels, image, team)
 
 
 class Route:
     """The labels of an image as the kernels have them, their steps, and how often each pixel had each."""
 
-    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray):
-        self.layout = gibbs_layout.layout(lattice, labels)
-        self.data = gibbs_data.prepare(self.layout, image)
+    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray, kernel: BlockKernel = ON_LATTICE):
+        self._kernel = kernel
+        self.layout = kernel.layout(lattice, labels)
+        self.data = kernel.prepare(self.layout, image)
         self._restart(np.empty(0, np.uint8))
 
     def _restart(self, state):
@@ -40,11 +68,11 @@ class Route:
 
     def put(self, labels: np.ndarray) -> None:
         """Take labels, of the lattice's shape, as the state, with nothing counted."""
-        self._restart(gibbs_layout.from_labels(self.layout, labels))
+        self._restart(self._kernel.from_labels(self.layout, labels))
 
     def labels(self) -> np.ndarray:
         """The labels of the state: uint8 of the lattice's shape, 255 where masked."""
-        return gibbs_layout.to_labels(self.layout, self.sites.state)
+        return self._kernel.to_labels(self.layout, self.sites.state)
 
     def run(self, noise: Noise, streams: np.ndarray, first: int, trace: Trace) -> None:
         """A step for each of the betas of the trace: see `kernels.chain.run`."""
@@ -67,7 +95,7 @@ class Route:
             self._counts()
 
     def _tally(self, recent):
-        gibbs_blocks.tally(self.sites.state, self.layout.pieces, recent, 0, self.layout.blocks)
+        self._kernel.tally(self.sites.state, self.layout.pieces, recent, 0, self.layout.blocks)
 
     def _counts(self):
         if self._total is None:
@@ -91,8 +119,15 @@ class Route:
 class SharedRoute(Route):
     """The same steps, bit for bit, by several threads, a call for each step."""
 
-    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray, team: Team):
-        super().__init__(lattice, labels, image)
+    def __init__(
+        self,
+        lattice: Lattice,
+        labels: int,
+        image: np.ndarray,
+        team: Team,
+        kernel: BlockKernel = ON_LATTICE,
+    ):
+        super().__init__(lattice, labels, image, kernel)
         self._team, self._table = team, chain.identity()
 
     def run(self, noise, streams, first, trace):
@@ -113,7 +148,7 @@ class SharedRoute(Route):
         key = rng.key(streams[0], number)
         found = []
         for colour in range(self.layout.colours):
-            work = partial(gibbs_data.update, *self.sites, beta, weights, reference, key, colour)
+            work = partial(self._kernel.update, *self.sites, beta, weights, reference, key, colour)
             found += self._team.share(self.layout.blocks_of(colour), work)
         sums = sum(part for _, part in found)
         key = rng.key(streams[1], number)
@@ -121,5 +156,5 @@ class SharedRoute(Route):
         return sum(like for like, _ in found)
 
     def _tally(self, recent):
-        work = partial(gibbs_blocks.tally, self.sites.state, self.layout.pieces, recent)
+        work = partial(self._kernel.tally, self.sites.state, self.layout.pieces, recent)
         self._team.share(self.layout.blocks, work)

@@ -6,10 +6,11 @@ such a mode.  Every chain is right in the limit, whatever its start; this only c
 
 **Candidates.** The state after the paper's warm-up, and thresholds of the image, smoothed by 0, 1 or 2
 passes of the binomial filter (1, 2, 1) along every axis over the pixels that exist: a label of compact
-regions stands out where the noise is averaged.  The k - 1 thresholds are the best for the histogram of the
-smoothed values, by dynamic programming, under two criteria: least squares (Otsu 1979), which cuts large
-groups, and the least error of a mixture of normals with shares (Kittler and Illingworth 1986), which leaves
-them whole.
+regions stands out where the noise is averaged.  In a hexagonal plane and a graph, whose neighbours do not lie
+along axes, a pass weighs a pixel twice and each of its neighbours once.  The k - 1 thresholds are the best
+for the histogram of the smoothed values, by dynamic programming, under two criteria: least squares (Otsu
+1979), which cuts large groups, and the least error of a mixture of normals with shares (Kittler and
+Illingworth 1986), which leaves them whole.
 
 **Settling.** Every candidate makes some sweeps of the chain itself, in rounds, each at the beta that
 maximises the pseudolikelihood of its labels (by Newton's method, one step a round, within the prior).
@@ -34,7 +35,7 @@ import numpy as np
 from .. import arithmetic, rng
 from ..kernels.evidence import evidence
 from ..kernels.neighbours import ABSENT, neighbours, pad
-from ..lattice import Lattice, pairs
+from ..lattice import GRAPH, Lattice, pairs
 from ..model.transition import transition
 from ..rng import Purpose
 from .chain import LabelChain
@@ -189,12 +190,19 @@ def candidates(lattice: Lattice, values: np.ndarray, k: int) -> Iterator[np.ndar
     done = 0
     for passes in SMOOTHINGS:
         for _ in range(passes - done):
-            numerator, weight = _binomial(numerator), _binomial(weight)
+            numerator, weight = _smooth(lattice, numerator), _smooth(lattice, weight)
         done = passes
         smooth = numerator[lattice.exists] / weight[lattice.exists]
         groups = Histogram(smooth, max(BINS, 4 * k))
         for cost in (groups.squares, groups.errors):
             yield np.searchsorted(groups.thresholds(cost(), k), smooth, side="right")
+
+
+def _smooth(lattice, array):
+    """One pass, up to a constant; nothing beyond the edges."""
+    if lattice.neighbourhood in ("hexagonal", GRAPH):
+        return 2.0 * array + lattice.neighbour_sums(array)
+    return _binomial(array)
 
 
 def _binomial(array):

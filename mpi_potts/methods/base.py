@@ -356,7 +356,7 @@ class Problem:
 
     def _small_chain(self) -> None:
         k, lattice = self.config.model.labels, self.lattice
-        small = Lattice((4,) * lattice.dimensions, lattice.neighbourhood)
+        small = lattice.small
         values = np.arange(float(np.prod(small.shape))).reshape(small.shape)
         chain = LabelChain(small, values, k, priors(k), 0)
         chain.sweep(np.zeros(1))

@@ -13,7 +13,7 @@ import numpy as np
 from .. import arithmetic, rng
 from ..kernels.configurations import tabulate
 from ..kernels.neighbours import ABSENT, neighbours, pad
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice
 from ..rng import Purpose
 
 # Places of the hash table: some times the number of partitions of up to 8 neighbours (67), and of up to 26.
@@ -26,11 +26,14 @@ class Pseudolikelihood:
     def __init__(self, lattice: Lattice, labels: int):
         self._lattice, self._k = lattice, labels
         self._neighbours = neighbours(lattice)
-        most = self._neighbours.offsets.shape[1]
+        most = self._neighbours.most
         # Any words do; these are always the same.
         self._words = rng.words(rng.stream(0, Purpose.POSTERIOR), 0, most + 1)[:, 0].copy()
         self._words[0] = 0
-        self._places = SMALL if most <= 8 else LARGE
+        if lattice.neighbourhood == GRAPH:
+            self._places = _places(np.bincount(np.diff(self._neighbours.start)), labels)
+        else:
+            self._places = SMALL if most <= 8 else LARGE
 
     def configurations(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pixels (c,) of each kind of neighbourhood, and (c, d + 1) how many labels it has 0..d times."""
@@ -54,3 +57,16 @@ class Pseudolikelihood:
             return 2.0 * statistic * beta - arithmetic.product(normaliser, count)
 
         return evaluate
+
+
+def _places(sites, labels):
+    """A power of two, twice as many as there can be partitions, with sites (d + 1,) of 0..d neighbours."""
+    # Partitions of a number into at most k parts: as many as those into parts of at most k.
+    ways = np.zeros(sites.size)
+    ways[0] = 1.0
+    for part in range(1, min(labels, sites.size - 1) + 1):
+        for number in range(part, sites.size):
+            ways[number] = min(ways[number] + ways[number - part], 2.0**31)
+    # Those of up to some number of neighbours, and one for each site with more; masks make numbers smaller.
+    kinds = (np.cumsum(ways) + sites.sum() - np.cumsum(sites)).min()
+    return 1 << int(2.0 * kinds).bit_length()

@@ -3,7 +3,7 @@
 import math
 
 from .. import arithmetic
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice
 
 # exp(beta_crit) - 1 = a * k**b.  Exact for the plane with first-order neighbours (Potts 1952: sqrt(k)); for
 # the others through the known Ising point (k = 2), with b from k = 3 where it is known: only to place a grid.
@@ -14,6 +14,9 @@ _TRANSITION = {
     (3, "18"): (0.079, 0.8),
     (3, "second"): (0.0499, 0.85),
 }
+
+# Neighbours: the Bethe lattice of 2 is a chain, which orders nowhere.
+FEWEST = 2.5
 
 
 def _triangular(labels):
@@ -27,9 +30,21 @@ def _triangular(labels):
 
 def transition(lattice: Lattice, labels: int) -> float:
     """beta_crit: exact in the plane with 4 neighbours, log(1 + sqrt(k)), and with 6; else an estimate."""
-    if lattice.neighbourhood == "hexagonal":
+    mean = 2.0 * lattice.edges / lattice.sites
+    return transition_of(lattice.dimensions, lattice.neighbourhood, mean, labels)
+
+
+def transition_of(dimensions: int, neighbourhood: str, mean: float, labels: int) -> float:
+    """The same, by the mean number of neighbours of a pixel, which only a graph's depends on.
+
+    A graph's is that of the Bethe lattice with d neighbours, exp(beta_crit) - 1 = k / (d - 2), beyond which
+    the disordered phase is not stable; with d the mean, and at least `FEWEST`: only to place a grid.
+    """
+    if neighbourhood == "hexagonal":
         return arithmetic.log1p(_triangular(labels))
-    a, b = _TRANSITION[lattice.dimensions, lattice.neighbourhood]
+    if neighbourhood == GRAPH:
+        return arithmetic.log1p(labels / (max(mean, FEWEST) - 2.0))
+    a, b = _TRANSITION[dimensions, neighbourhood]
     power = math.sqrt(labels) if b == 0.5 else arithmetic.power(float(labels), b)
     return arithmetic.log1p(a * power)
 

@@ -23,9 +23,9 @@ from ..binding.function import Binding
 from ..errors import InputError
 from ..io import files
 from ..io.reading import Content
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice
 from ..model.exact import Exact
-from ..model.transition import transition
+from ..model.transition import transition_of
 from . import page
 from .figures import DARK, MIDDLE, Drawing, render
 from .pictures import panels
@@ -91,7 +91,9 @@ def compared(table: Binding, path: Path, other: Path) -> Line:
 
 
 def exact(table: Binding) -> Exact | None:
-    """The exact distribution of S(z), on a whole lattice of few sites."""
+    """The exact distribution of S(z), on a whole lattice of few sites; a graph is not in the file."""
+    if table.neighbourhood == GRAPH:
+        return None
     lattice = Lattice(table.shape, table.neighbourhood)
     if lattice.digest != table.lattice or lattice.sites > SITES:
         return None
@@ -114,7 +116,8 @@ def figure(table: Binding, line: Line) -> tuple[Figure, str]:
     drawn, axes = panels(4, 7.6, sharex=True, height_ratios=(3, 2, 3, 2))
     style = {"color": DARK, "ecolor": "0.55", "elinewidth": 0.7, "ls": "", "marker": "o"}
     style["ms"] = 3.0 if table.beta.size <= 200 else 1.4
-    where = transition(Lattice(table.shape, table.neighbourhood), table.labels)
+    mean = 2.0 * table.edges / table.sites
+    where = transition_of(len(table.shape), table.neighbourhood, mean, table.labels)
     for name, top, below in zip(("mean", "sd"), axes[::2], axes[1::2]):
         error = getattr(table, f"{name}_se")
         text = f"{table.beta.size} simulated betas, 2 standard errors"

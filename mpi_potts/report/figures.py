@@ -111,8 +111,8 @@ def beta(report: Report) -> tuple[Figure, str] | None:
 
 def _crit_words(report: Report) -> str:
     """Where the phase transition is, and how that is known, for a caption."""
-    exact = report.lattice.dimensions == 2 and report.result.attributes["neighbourhood"] == "first"
-    how = "log(1 + sqrt(k))" if exact else "estimated for this neighbourhood"
+    known = {(2, "first"): "log(1 + sqrt(k))", (2, "hexagonal"): "exact"}
+    how = known.get(report.neighbourhood, "estimated for this neighbourhood")
     return f"The phase transition is at beta_crit = {report.transition:.4f} ({how})."
 
 

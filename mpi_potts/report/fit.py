@@ -8,7 +8,6 @@ page.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +22,14 @@ from ..image.maps import Maps
 from ..image.pixels import Image, load_image
 from ..io import files, formats, reading
 from ..io.reading import Content
-from ..lattice import Lattice
-from ..model.transition import transition
+from ..model.transition import transition_of
 from ..posterior.result import Result, result_of
 
 # Probabilities are read this many values at a time: a large scene need not fit into memory.
 SLAB = 1 << 24
 PROBABILITY = "labels/probability"
 # What `--set` may change of a result: where files lie now.
-PLACES = ("image.path", "image.mask", "precompute.file")
+PLACES = ("image.path", "image.mask", "image.graph", "precompute.file")
 
 
 @dataclass(frozen=True)
@@ -67,16 +65,16 @@ class Report:
         """The number of labels."""
         return self.result.attributes["labels"]
 
-    @cached_property
-    def lattice(self) -> Lattice:
-        """The lattice without its mask, which says where the transition is."""
-        attributes = self.result.attributes
-        return Lattice(tuple(attributes["shape"]), attributes["neighbourhood"])
+    @property
+    def neighbourhood(self) -> tuple[int, str]:
+        """The dimensions of the lattice, and the name of its neighbourhood."""
+        return len(self.result.attributes["shape"]), self.result.attributes["neighbourhood"]
 
     @property
     def transition(self) -> float:
         """The beta of the phase transition of the prior on this lattice."""
-        return transition(self.lattice, self.k)
+        found = self.result.attributes
+        return transition_of(*self.neighbourhood, 2.0 * found["edges"] / found["sites"], self.k)
 
 
 def report_of(content: Content, places: Sequence[str] = ()) -> Report:

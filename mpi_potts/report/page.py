@@ -10,6 +10,7 @@ import numpy as np
 
 from ..binding.function import Binding
 from ..estimation.verdicts import settled
+from ..lattice import GRAPH, in_words
 from ..posterior.cautions import COARSE, FEW_DRAWS, flags_near
 from .figures import Drawing
 from .fit import Report
@@ -101,14 +102,15 @@ def _in_words(report: Report) -> str:
     found = report.result.attributes
     shape = " x ".join(map(str, found["shape"]))
     source = "" if report.image is None else f" from {report.image.source.name}"
+    sites = "samples" if found["neighbourhood"] == GRAPH else "pixels"
     pixels = (
-        f"{found['sites']} pixels of {shape}"
+        f"{found['sites']} {sites} of {shape}"
         if found["sites"] < np.prod(found["shape"])
-        else f"{shape} pixels"
+        else f"{shape} {sites}"
     )
     how = f"{found['method']}{' with pseudo-data' if found['pseudo_data'] else ''}"
-    neighbourhood = f"{found['neighbourhood']}-order neighbourhood"
-    return f"{pixels}{source}, {neighbourhood}, method {how}, seed {found['seed']}."
+    neighbours = in_words(found["neighbourhood"])
+    return f"{pixels}{source}, {neighbours}, method {how}, seed {found['seed']}."
 
 
 def _verdict(report: Report) -> str:
@@ -126,7 +128,7 @@ def _verdict(report: Report) -> str:
 
 def _pictures(report: Report, drawings: Mapping[str, Drawing], written: list[str]) -> Iterator[str]:
     """The image, its label map and its uncertainty, and the names of the maps beside the page."""
-    if not {"image", "labels", "entropy"} & set(drawings):
+    if not written and not {"image", "labels", "entropy"} & set(drawings):
         return
     yield "<h2>The image and its labels</h2>"
     yield row(*(figures_of(drawings, name) for name in ("image", "labels", "entropy")))

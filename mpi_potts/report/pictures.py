@@ -32,6 +32,15 @@ def _shown(values: np.ndarray) -> tuple[np.ndarray, int, str]:
     return values[::step, ::step], step, words
 
 
+def _in_rows(values: np.ndarray) -> np.ndarray:
+    """A hexagonal plane in half pixels: two for each, and the odd rows one to the right."""
+    rows, columns = values.shape
+    shifted = np.ma.masked_all((rows, 2 * columns + 1), values.dtype)
+    for row in range(2):
+        shifted[row::2, row : row + 2 * columns] = np.ma.repeat(values[row::2], 2, axis=1)
+    return shifted
+
+
 def _picture(
     report: Report, values: np.ndarray, settings: dict[str, Any], label: str
 ) -> tuple[Figure, Any, str]:
@@ -42,6 +51,9 @@ def _picture(
     figure, (axes,) = panels(height=height)
     top, left = (0, 0) if report.image is None else report.image.offset[:2]
     extent = (left - 0.5, left + columns * step - 0.5, top + rows * step - 0.5, top - 0.5)
+    if report.neighbourhood == (2, "hexagonal") and step == 1:
+        shown, words = _in_rows(shown), f"{words} Every second row is shifted by half a pixel."
+        extent = (extent[0], extent[1] + 0.5, *extent[2:])
     drawn = axes.imshow(shown, extent=extent, interpolation="nearest", **settings)
     axes.set(xlabel="column (pixel)", ylabel="row (pixel)", facecolor="white")
     axes.grid(False)
@@ -62,7 +74,7 @@ def _picture(
 
 def image(report: Report) -> tuple[Figure, str] | None:
     """The image as it was fitted, in grey."""
-    if report.image is None or report.image.labels is not None:
+    if report.image is None or report.image.labels is not None or report.image.values.ndim == 1:
         return None
     source = report.image
     values = np.ma.masked_invalid(
@@ -81,7 +93,7 @@ def image(report: Report) -> tuple[Figure, str] | None:
 
 def label_map(report: Report) -> tuple[Figure, str] | None:
     """The most probable label of every pixel, or the observed one."""
-    if report.maps is None:
+    if report.maps is None or report.maps.labels.ndim == 1:
         return None
     k, labels = report.k, report.maps.labels
     settings = {"cmap": ListedColormap(maps.colours(k) / 255.0), "vmin": 0.5, "vmax": k + 0.5}
@@ -95,7 +107,7 @@ def label_map(report: Report) -> tuple[Figure, str] | None:
 
 def entropy(report: Report) -> tuple[Figure, str] | None:
     """How uncertain the label of every pixel is."""
-    if report.maps is None or report.maps.entropy is None:
+    if report.maps is None or report.maps.entropy is None or report.maps.labels.ndim == 1:
         return None
     largest = float(np.log2(report.k))
     settings = {"cmap": "gray_r", "vmin": 0.0, "vmax": largest}
