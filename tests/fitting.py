@@ -78,7 +78,7 @@ def run_fit(comm, path, output, overrides=(), control=None, **changes):
     """Fit as the command does; returns attributes and datasets of the result on every rank."""
     problem = problem_of(comm, path, output, overrides)
     with control or Control() as control:
-        fit.say(comm, fit.fit_image(comm, problem, control, options(**changes)))
+        parallel.say(comm, fit.fit_image(comm, problem, control, options(**changes)))
     return parallel.on_root(comm, store.read, output / "result.h5", "mpi_potts result", 1)
 
 

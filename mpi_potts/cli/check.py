@@ -53,9 +53,8 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     parallel.on_root(comm, check_output, config)
     with compiling.measured() as compiled:
         rows = _study(comm, config) if asks_for_a_study(config) else _one_image(comm, config)
-    if comm.rank == 0:
-        rows += [("compiling", _compiled(compiled.seconds))]
-        print("\n".join(f"{name:<12}{text}" for name, text in rows), flush=True)
+    rows += [("compiling", _compiled(compiled.seconds))]
+    parallel.say(comm, "\n".join(f"{name:<12}{text}" for name, text in rows))
     return 0
 
 

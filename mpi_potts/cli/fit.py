@@ -17,7 +17,7 @@ from ..methods import driver
 from ..methods.base import Facts, Problem, check_method, needs_binding
 from ..posterior import outcome
 from ..runtime.control import Control
-from ..runtime.parallel import Comm, bcast_first, on_root
+from ..runtime.parallel import Comm, bcast_first, on_root, say
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
@@ -86,9 +86,3 @@ def _write(comm: Comm, found: outcome.Outcome, paths: Paths, settings: dict[str,
     arrays, draws = outcome.datasets(comm, found), outcome.equal_draws(found)
     fit_file.write_result(comm, paths, settings, outcome.attributes(found), arrays, draws, writer)
     return f"{outcome.report(found)}\n{paths.result}: written, with {paths.posterior.name}"
-
-
-def say(comm: Comm, text: str) -> None:
-    """Print what the user asked for, once."""
-    if comm.rank == 0:
-        print(text, flush=True)

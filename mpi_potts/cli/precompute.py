@@ -14,7 +14,7 @@ from ..io import files
 from ..lattice import Lattice
 from ..methods import needs
 from ..runtime.control import Control
-from ..runtime.parallel import Comm, on_root
+from ..runtime.parallel import Comm, on_root, say
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
@@ -22,8 +22,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     lattice = on_root(comm, lattice_to_cover, config)
     with Control(options.max_hours) as control:
         binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
-    if comm.rank == 0:
-        print(f"{Paths.of(config).binding}: {describe(binding)}", flush=True)
+    say(comm, f"{Paths.of(config).binding}: {describe(binding)}")
     return 0
 
 

@@ -10,7 +10,7 @@ from ..io.fit_file import Paths
 from ..lattice import Lattice
 from ..methods.base import needs_binding
 from ..runtime.control import Control
-from ..runtime.parallel import Comm, on_root
+from ..runtime.parallel import Comm, on_root, say
 from . import fit, precompute, report
 
 
@@ -23,7 +23,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
             fresh = options.fresh and on_root(comm, _of_another, config, lattice)
             binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
             problem = replace(problem, binding=binding)
-        fit.say(comm, fit.fit_image(comm, problem, control, options))
+        say(comm, fit.fit_image(comm, problem, control, options))
     report.after(comm, Paths(config.output).result)
     return 0
 

@@ -24,7 +24,7 @@ from ..io import files, store
 from ..lattice import Lattice
 from ..methods.base import check_method, is_hidden, method_of, needs_binding
 from ..runtime.control import Control
-from ..runtime.parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
+from ..runtime.parallel import ALONE, Bell, Comm, agree, on_root, raise_together, say, warm_up
 from ..runtime.progress import Progress
 from ..study import scores as study
 from ..study.fits import Listener, Study, compile_all, fit_one
@@ -43,9 +43,9 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
         work(comm, plan, control, options)
     left = on_root(comm, _unfinished, plan)
     if left:
-        _say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
+        say(comm, f"{left} fits of other images are not there yet: the table is written after the last")
         return 0
-    _say(comm, on_root(comm, write_table, plan))
+    say(comm, on_root(comm, write_table, plan))
     report.after(comm, config.output / "study.h5")
     return 0
 
@@ -253,8 +253,3 @@ def _rounds(plan: Study, name: str) -> float:
     numbers = range(plan.config.simulate.images)
     iterations = np.mean([plan.read(n, name, ())[0]["iterations"] for n in numbers])
     return method_of(plan.methods[name]).rounds(float(iterations), is_hidden(plan.config))
-
-
-def _say(comm: Comm, text: str) -> None:
-    if comm.rank == 0:
-        print(text, flush=True)
