@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from mpi_potts.cli import fit, precompute
+from mpi_potts.cli.say import say
 from mpi_potts.config import inputs
 from mpi_potts.io import reading
 from mpi_potts.lattice import Lattice
@@ -78,7 +79,7 @@ def run_fit(comm, path, output, overrides=(), control=None, **changes):
     """Fit as the command does; returns attributes and datasets of the result on every rank."""
     problem = problem_of(comm, path, output, overrides)
     with control or Control() as control:
-        fit.say(comm, fit.fit_image(comm, problem, control, options(**changes)))
+        say(comm, fit.fit_image(comm, problem, control, options(**changes)))
     return parallel.on_root(comm, reading.read, output / "result.h5", "mpi_potts result", 1)
 
 

@@ -32,6 +32,7 @@ from ..runtime.parallel import Comm
 from ..runtime.progress import clock
 from ..study.fits import Study, make_problem
 from . import fit, study
+from .say import say
 
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the grid, where a sweep is timed
 
@@ -52,9 +53,8 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     parallel.on_root(comm, check_output, config)
     with compiling.measured() as compiled:
         rows = _study(comm, config) if asks_for_a_study(config) else _one_image(comm, config)
-    if comm.rank == 0:
-        rows += [("compiling", _compiled(compiled.seconds))]
-        print("\n".join(f"{name:<12}{text}" for name, text in rows), flush=True)
+    rows += [("compiling", _compiled(compiled.seconds))]
+    say(comm, "\n".join(f"{name:<12}{text}" for name, text in rows))
     return 0
 
 

@@ -15,6 +15,7 @@ from ..lattice import Lattice
 from ..methods import needs
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
+from .say import say
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
@@ -22,8 +23,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     lattice = on_root(comm, lattice_to_cover, config)
     with Control(options.max_hours) as control:
         binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
-    if comm.rank == 0:
-        print(f"{BindingPaths.of(config).binding}: {describe(binding)}", flush=True)
+    say(comm, f"{BindingPaths.of(config).binding}: {describe(binding)}")
     return 0
 
 

@@ -34,6 +34,8 @@ NAP = 0.005
 MEETING = 5.0
 # One message carries at most this many bytes: counts above 2**31 - 1, and larger pickles, fail.
 MESSAGE = 1 << 28
+# A value is announced by a short message, which carries it at once where it is no longer than this (bytes).
+SHORT = 1 << 20
 # The sizes that launchers announce, the most specific first: inside a Slurm job mpirun starts its own daemons
 # as a Slurm step, whose number of tasks is not the number of ranks.
 LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -109,19 +111,41 @@ def bcast(comm: Comm, value: Any = None) -> Any:
     Arrays go as they are, also those inside tuples, dictionaries and dataclasses, and everything in messages
     of at most `MESSAGE` bytes: one pickle, or one message, beyond 2 GiB fails.
     """
-    plain = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    parts: list[np.ndarray] = []
     if comm.rank == 0:
-        value = np.asarray(value, order="C") if plain else value
-        text, buffers = MPI.pickle.dumps_oob(value)
-        views: list[Any] = [text, *buffers]
-        parts = [np.frombuffer(view, dtype=np.uint8) for view in views]
-    sizes = comm.bcast([part.size for part in parts])
-    parts = parts or [np.empty(size, dtype=np.uint8) for size in sizes]
+        if isinstance(value, np.ndarray):  # in the same order everywhere, on which sums depend
+            value = np.asarray(value, order="C")
+        head, parts = _packed(value)
+        comm.bcast((head, [part.size for part in parts]))
+    else:
+        head, sizes = comm.bcast(None)
+        parts = [np.empty(size, dtype=np.uint8) for size in sizes]
     for part in parts:
         for piece in pieces(part.size):
             comm.Bcast(part[piece])
-    return value if comm.rank == 0 else MPI.pickle.loads_oob(parts[0], parts[1:])
+    return value if comm.rank == 0 else _unpacked(head, parts)
+
+
+def _packed(value: Any) -> tuple[Any, list[np.ndarray]]:
+    """What announces a value, and the bytes that follow.
+
+    An array is announced by its shape and type, anything else by its pickle without the large arrays in it,
+    or by nothing where even that is long.
+    """
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return (value.shape, value.dtype), [value.reshape(-1).view(np.uint8)]
+    text, buffers = MPI.pickle.dumps_oob(value)
+    views: list[Any] = [*buffers]
+    head = text if len(text) <= min(SHORT, MESSAGE) else None
+    parts = [np.frombuffer(view, dtype=np.uint8) for view in (views if head is not None else [text, *views])]
+    return head, parts
+
+
+def _unpacked(head: Any, parts: list[np.ndarray]) -> Any:
+    """The value of what `_packed` gave."""
+    if isinstance(head, tuple):
+        shape, dtype = head
+        return parts[0].view(dtype).reshape(shape)
+    return MPI.pickle.loads_oob(parts[0], parts[1:]) if head is None else MPI.pickle.loads_oob(head, parts)
 
 
 def bcast_first(comm: Comm, value: Any, count: int) -> Any:
