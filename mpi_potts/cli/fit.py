@@ -81,8 +81,9 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> s
         return _write(comm, outcome.outcome(comm, fit), paths, settings)
 
 
-def _write(comm: Comm, found: outcome.Outcome, paths: Paths, settings: dict[str, Any]) -> str:
-    writer = found.fit.problem.config.run.writer
-    arrays, draws = outcome.datasets(comm, found), outcome.equal_draws(found)
-    fit_file.write_result(comm, paths, settings, outcome.attributes(found), arrays, draws, writer)
-    return f"{outcome.report(found)}\n{paths.result}: written, with {paths.posterior.name}"
+def _write(comm: Comm, result: outcome.Outcome, paths: Paths, settings: dict[str, Any]) -> str:
+    """Collective.  Write the result and the posterior for other programs; what to say of them."""
+    writer = result.fit.problem.config.run.writer
+    arrays, draws = outcome.datasets(comm, result), outcome.equal_draws(result)
+    fit_file.write_result(comm, paths, settings, outcome.attributes(result), arrays, draws, writer)
+    return f"{outcome.report(result)}\n{paths.result}: written, with {paths.posterior.name}"

@@ -82,11 +82,11 @@ def finished(job: Job) -> bool:
     """Whether this very image is there; another one in its place is refused."""
     if not job.path.exists():
         return False
-    found, _ = store.read(job.path, FORMAT, VERSION, names=())
+    stored, _ = store.read(job.path, FORMAT, VERSION, names=())
     for name, value in job.attributes.items():
-        if found.get(name) != value:
+        if stored.get(name) != value:
             raise InputError(
-                f"{job.path}: has {name} = {found.get(name)}, this input gives {value}; "
+                f"{job.path}: has {name} = {stored.get(name)}, this input gives {value}; "
                 f"another --output is accepted, or --fresh to replace it"
             )
     return True
