@@ -1,6 +1,7 @@
 """A method is one module: the example of CONTRIBUTING.md registers itself, and everything knows it."""
 
 import re
+import subprocess
 import sys
 import types
 from dataclasses import dataclass
@@ -151,6 +152,19 @@ def test_every_method_says_what_it_takes(labels, name):
         memory = needs.of_fit(settings, Lattice((12, 13), "first", None), 2)
         assert all(size > 0 for size in memory.values()) and memory
         assert method.draws(settings.with_keys(method.short()))[1] > 0
+
+
+def test_a_stored_input_is_read_without_compiler_and_ranks(labels):
+    path, *_ = labels
+    program = f"""
+import sys
+from pathlib import Path
+from mpi_potts.config import inputs
+path = Path({str(path)!r})
+assert inputs.parse_stored(path.read_text(), path).model.labels == 2
+assert not {{"numba", "mpi4py", "mpi_potts.methods"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
 def test_a_stored_input_is_read_without_knowing_its_method(labels):

@@ -285,8 +285,8 @@ def memory_rows(
     arrays = max(math.fsum(needs.of_fit(each, lattice, ranks_of_a_fit).values()) for each in fits)
     one = math.fsum(needs.of_chains(alone, lattice, 1).values())
     return [
-        ("memory", f"about {_megabytes(held + math.fsum(precompute.values()))} a rank in precompute"),
-        ("", f"about {_megabytes(held + arrays)} a rank in fit, {_megabytes(one)} of it each label chain"),
+        ("memory", f"at least {_megabytes(held + math.fsum(precompute.values()))} a rank in precompute"),
+        ("", f"at least {_megabytes(held + arrays)} a rank in fit, {_megabytes(one)} of it each label chain"),
     ]
 
 

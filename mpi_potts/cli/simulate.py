@@ -83,11 +83,11 @@ def finished(job: Job) -> bool:
     """Whether this very image is there; another one in its place is refused."""
     if not job.path.exists():
         return False
-    found, _ = reading.read(job.path, *IMAGE, names=())
+    stored, _ = reading.read(job.path, *IMAGE, names=())
     for name, value in job.attributes.items():
-        if found.get(name) != value:
+        if stored.get(name) != value:
             raise InputError(
-                f"{job.path}: has {name} = {found.get(name)}, this input gives {value}; "
+                f"{job.path}: has {name} = {stored.get(name)}, this input gives {value}; "
                 f"another --output is accepted, or --fresh to replace it"
             )
     return True

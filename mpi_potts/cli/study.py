@@ -209,8 +209,8 @@ def collect(plan: Study) -> list[Fits]:
                 columns = {column: arrays[f"{name}/{column}"] for column in COLUMNS}
                 rows.setdefault(name, []).append(shared | columns)
     return [
-        Fits(name, **{c: np.array([row[c] for row in found]) for c in found[0]})
-        for name, found in rows.items()
+        Fits(name, **{c: np.array([image[c] for image in images]) for c in images[0]})
+        for name, images in rows.items()
     ]
 
 

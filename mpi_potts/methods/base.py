@@ -154,9 +154,11 @@ def check_method(config: Config) -> None:
             f'"{method.name}", or fit.method = {able}'
         )
     if is_hidden(config) and not method.hidden:
+        fitting = [name for name, other in others.items() if isinstance(other, Method) and other.hidden]
+        able = ", ".join(f'"{name}"' for name in fitting)
         raise InputError(
             f'{config.path}: fit.method = "{method.name}" is for observed labels, image.kind = "labels"; '
-            f'for a hidden image "smc-abc" follows the labels'
+            f"a hidden image is fitted by {able}"
         )
     method.check(config)
 
@@ -378,7 +380,7 @@ class Fit:
     """
 
     chains: LabelChains | None = None  # the label chains, of which this rank has some or none
-    density: Density | None = None  # of beta, where it was found by quadrature
+    density: Density | None = None  # of beta, where it is computed by quadrature
     iteration: int = 0
     length: str = "fit.final_sweeps"  # the key that makes a run longer
 

@@ -66,12 +66,12 @@ def to_arrays(fits: Iterable[Fits]) -> dict[str, np.ndarray]:
 
 def from_arrays(arrays: Mapping[str, np.ndarray], rows: Iterable[str]) -> list[Fits]:
     """The inverse of `to_arrays`, in the order of `rows`."""
-    found = []
+    fits = []
     for name in rows:
         columns = {column: arrays[f"{name}/{column}"] for column in ("truth", *COLUMNS)}
         columns |= {clock: arrays[f"{name}/{clock}/seconds"] for clock in ("cpu", "elapsed")}
-        found.append(Fits(name, **columns))
-    return found
+        fits.append(Fits(name, **columns))
+    return fits
 
 
 @dataclass(frozen=True)
