@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpi_potts.kernels import clusters
+from mpi_potts.graph import Graph
+from mpi_potts.kernels import swendsen_wang
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.transition import transition
 from mpi_potts.rng import Purpose, stream
@@ -31,10 +32,18 @@ def brain_like(shape=BOX) -> np.ndarray:
     return inside & ~fissure & ~ventricles
 
 
+def as_graph(lattice: Lattice) -> Graph:
+    """The same neighbours, one edge at a time."""
+    number = np.arange(math.prod(lattice.shape)).reshape(lattice.shape)
+    ends = [np.stack([here.ravel(), there.ravel()], axis=1) for here, there in lattice.pairs(number)]
+    return Graph(number.size, np.concatenate(ends))
+
+
 def lattices() -> dict[str, Lattice]:
     """What is timed; the plane first."""
     found = {"plane, 4": Lattice((989, 989)), "plane 125x125, 4": Lattice((125, 125))}
     found |= {f"plane, {n}": Lattice((989, 989), n) for n in (8, "hexagonal")}
+    found["hexagonal as a graph"] = as_graph(found["plane, hexagonal"])
     for n in (6, 18, 26):
         found[f"volume, {n}"] = Lattice(BOX, n)
         found[f"brain-like, {n}"] = Lattice(BOX, n, brain_like())
@@ -64,14 +73,14 @@ class Case:
 def prepare(name: str, lattice: Lattice, k: int, share: float, warm_up: int = 30) -> Case:
     """A chain from the side of the transition where beta lies, soon in equilibrium."""
     beta = share * transition(lattice, k)
-    layout = clusters.layout(lattice, k)
+    layout = swendsen_wang.layout(lattice, k)
     z = np.zeros(lattice.shape, dtype=np.uint8)
     if share <= 1:
         z = np.random.default_rng(1).integers(0, k, lattice.shape).astype(np.uint8)
-    state, draws = clusters.from_labels(layout, z), stream(1, Purpose.PRIOR_SWEEP)
+    state, draws = swendsen_wang.from_labels(layout, z), stream(1, Purpose.PRIOR_SWEEP)
 
     def advance(first, count):
-        clusters.swendsen_wang(layout, state, beta, draws, first, count)
+        swendsen_wang.sweeps(layout, state, beta, draws, first, count)
 
     advance(0, warm_up)
     return Case(name, lattice.sites, k, share, advance, first=warm_up)

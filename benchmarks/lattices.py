@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpi_potts.kernels import chequerboard, gibbs, gibbs_data
+from mpi_potts.kernels import chequerboard, gibbs, gibbs_data, graph_gibbs
 from mpi_potts.kernels.conditional import parameters
 from mpi_potts.kernels.label_sums import COLUMNS, references
-from mpi_potts.lattice import Lattice
+from mpi_potts.lattice import GRAPH, Lattice
 from mpi_potts.model.transition import transition
 from mpi_potts.rng import Purpose, key, normals, stream, uniforms
 
-from .clusters import brain_like
+from .clusters import as_graph, brain_like
 
 PLANE, VOLUME = (989, 989), (91, 109, 91)
 SWEEPS, PRIOR = stream(1, Purpose.LABEL_SWEEP), stream(1, Purpose.PRIOR_SWEEP)
@@ -29,6 +29,7 @@ def lattices() -> dict[str, Lattice]:
     found = {f"2-D, {name}": Lattice(PLANE, name) for name in ("4", "8", "hexagonal")}
     rough = uniforms(PRIOR, 1, math.prod(PLANE)).reshape(PLANE) < 0.8
     found["2-D, 4, a fifth missing at random"] = Lattice(PLANE, 4, rough)
+    found["2-D, hexagonal, as a graph"] = as_graph(found["2-D, hexagonal"])
     mask = brain_like(VOLUME)
     for number in (6, 18, 26):
         found[f"3-D, {number}"] = Lattice(VOLUME, number)
@@ -46,16 +47,21 @@ def _start(lattice, k):
 
 def with_data(lattice: Lattice, k: int, beta: float) -> Callable[[int], None]:
     z, y, mean, sd = _start(lattice, k)
-    layout = gibbs.layout(lattice, k)
-    state, data = gibbs.from_labels(layout, z), gibbs_data.prepare(layout, y)
+    prior, kernel = _kernels(lattice)
+    layout = prior.layout(lattice, k)
+    state, data = prior.from_labels(layout, z), kernel.prepare(layout, y)
     noise, reference = parameters(mean, sd), references(mean, float(data[1]))
     sums = np.zeros((k, COLUMNS), np.int64)
-    return lambda t: gibbs_data.sweep(
-        state, layout.pieces, data, beta, noise, reference, key(SWEEPS, t), sums
-    )
+    return lambda t: kernel.sweep(state, layout.pieces, data, beta, noise, reference, key(SWEEPS, t), sums)
 
 
-def without_data(lattice: Lattice, k: int, beta: float, kernel=gibbs) -> Callable[[int], None]:
+def _kernels(lattice):
+    """The kernels without and with data."""
+    return (graph_gibbs, graph_gibbs) if lattice.neighbourhood == GRAPH else (gibbs, gibbs_data)
+
+
+def without_data(lattice: Lattice, k: int, beta: float, kernel=None) -> Callable[[int], None]:
+    kernel = kernel or _kernels(lattice)[0]
     layout = kernel.layout(lattice, k)
     state = kernel.from_labels(layout, _start(lattice, k)[0])
     return lambda t: kernel.sweeps(layout, state, beta, PRIOR, t, 1)

@@ -94,8 +94,8 @@ def _checked(samples, ends):
     _refuse(ends, (ends < 0) | (ends >= samples), f"samples have the numbers 0 to {samples - 1}")
     whole = ends.astype(np.int64)
     _refuse(whole, whole[:, :1] == whole[:, 1:], "a sample is no neighbour of its own")
-    whole = np.sort(whole, axis=1)
-    return np.unique(whole, axis=0)
+    smaller, larger = whole.min(axis=1), whole.max(axis=1)
+    return np.stack(np.divmod(np.unique(smaller * samples + larger), samples), axis=1)
 
 
 def _refuse(ends, wrong, why):
