@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
+from ..lattice import MASKED
 from .conditional import parameters
 from .conjugate import draw_noise, relabel, sort_by_mean
 from .gibbs_blocks import flush, tally
 from .gibbs_data import sweep
-from .gibbs_layout import ABSENT, Pieces
+from .gibbs_layout import Pieces
 from .label_sums import COLUMNS, references
 from .surrogate import draw_beta
 from .variates import uniform
@@ -57,7 +58,7 @@ class Trace(NamedTuple):
 @njit(cache=True)
 def identity():
     """The table that renames no label."""
-    table = np.empty(ABSENT + 1, np.uint8)
+    table = np.empty(MASKED + 1, np.uint8)
     for label in range(table.size):
         table[label] = label
     return table

@@ -13,7 +13,7 @@ from numba import float32, njit, uint8
 
 from .conditional import LOG_2, draw_labels, log_weights, workspace
 from .gibbs_blocks import MORE, PITCH, collect, count_label, count_pairs, erase, store
-from .gibbs_layout import BLOCK, Layout
+from .gibbs_layout import BLOCK, PieceLayout
 from .label_sums import COLUMNS, add_block, block_totals, quantise
 from .leaf import leaf
 
@@ -96,7 +96,7 @@ def sum_blocks(y, scale, absent):
     return totals
 
 
-def prepare(layout: Layout, y: np.ndarray) -> tuple[np.ndarray, np.float32, np.ndarray]:
+def prepare(layout: PieceLayout, y: np.ndarray) -> tuple[np.ndarray, np.float32, np.ndarray]:
     """The data of `update`, of an image with values of about mean 0 and variance 1."""
     grains, scale = quantise(np.where(layout.lattice.exists, y, 0.0))
     values = layout.scatter(grains, 0.0)

@@ -12,16 +12,26 @@ from typing import NamedTuple
 import numpy as np
 from numba import float32, njit, uint64
 
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 from .conditional import LOG_2, draw_labels, log_weights, workspace
 from .gibbs_blocks import erase
 from .gibbs_data import prepare
-from .gibbs_layout import ABSENT, BLOCK
+from .gibbs_layout import BLOCK, BlockLayout
 from .label_sums import COLUMNS, add_block
 from .leaf import leaf
 from .words import draw_words
 
-__all__ = ["Graph", "Layout", "from_labels", "layout", "prepare", "sweep", "sweeps", "to_labels", "update"]
+__all__ = [
+    "BlockLayout",
+    "Graph",
+    "from_labels",
+    "layout",
+    "prepare",
+    "sweep",
+    "sweeps",
+    "to_labels",
+    "update",
+]
 
 
 class Graph(NamedTuple):
@@ -32,39 +42,6 @@ class Graph(NamedTuple):
     start: np.ndarray  # (blocks * BLOCK + 1,) int64 where the neighbours of each place begin
     later: np.ndarray  # (blocks * BLOCK,) int64 where those of later colours begin
     near: np.ndarray  # (2 edges,) int32 places
-
-
-class Layout(NamedTuple):
-    """The sites of a graph with k labels."""
-
-    lattice: Lattice
-    labels: int
-    position: np.ndarray  # (n,) int64 the place of each site, in raster order
-    pieces: Graph
-
-    @property
-    def colours(self) -> int:
-        return self.pieces.first.size - 1
-
-    @property
-    def blocks(self) -> int:
-        return int(self.pieces.first[-1])
-
-    def blocks_of(self, colour: int) -> int:
-        """The number of blocks of one colour."""
-        return int(self.pieces.first[colour + 1] - self.pieces.first[colour])
-
-    def scatter(self, image: np.ndarray, fill) -> np.ndarray:
-        """(blocks * BLOCK,) values of the sites in the order of places, `fill` where there is none."""
-        values = np.full(self.blocks * BLOCK, fill, dtype=image.dtype)
-        values[self.position] = image[self.lattice.exists]
-        return values
-
-    def gather(self, values: np.ndarray, fill=0) -> np.ndarray:
-        """The image (*shape, ...) of an array (blocks * BLOCK, ...), `fill` where masked."""
-        image = np.full((*self.lattice.shape, *values.shape[1:]), fill, dtype=values.dtype)
-        image[self.lattice.exists] = values[self.position]
-        return image
 
 
 @njit(cache=True)
@@ -92,7 +69,7 @@ def _edges(lattice):
     return np.concatenate([ends, ends[:, ::-1]])
 
 
-def layout(lattice: Lattice, labels: int) -> Layout:
+def layout(lattice: Lattice, labels: int) -> BlockLayout:
     """The layout of a graph, or a lattice, for labels 0..k-1: its shape, what exists, and `pairs`."""
     ends = _edges(lattice)
     ends = ends[np.argsort(ends[:, 0], kind="stable")]
@@ -103,7 +80,7 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     order = np.argsort(colour, kind="stable")
     position = np.empty(n, dtype=np.int64)
     position[order] = np.arange(n) + np.repeat(first[:-1] * BLOCK - (np.cumsum(sizes) - sizes), sizes)
-    absent = np.full(first[-1] * BLOCK, ABSENT, dtype=np.uint8)
+    absent = np.full(first[-1] * BLOCK, MASKED, dtype=np.uint8)
     absent[position] = 0
     # A place's neighbours in the order of places, which is that of colours.
     here, there = position[ends].T
@@ -112,17 +89,17 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     start = np.searchsorted(here, np.arange(absent.size + 1))
     block_colour = np.repeat(np.arange(sizes.size), np.diff(first) * BLOCK)
     later = start[:-1] + np.bincount(here[block_colour[there] < block_colour[here]], minlength=absent.size)
-    return Layout(lattice, labels, position, Graph(first, absent, start, later, there.astype(np.int32)))
+    return BlockLayout(lattice, labels, position, Graph(first, absent, start, later, there.astype(np.int32)))
 
 
-def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
+def from_labels(layout: BlockLayout, labels: np.ndarray) -> np.ndarray:
     """The state, uint8, of labels in the shape of the graph; masked sites may hold anything."""
-    return layout.scatter(np.asarray(labels, dtype=np.uint8), ABSENT)
+    return layout.scatter(np.asarray(labels, dtype=np.uint8), MASKED)
 
 
-def to_labels(layout: Layout, state: np.ndarray) -> np.ndarray:
+def to_labels(layout: BlockLayout, state: np.ndarray) -> np.ndarray:
     """The labels, uint8, in the shape of the graph, 255 where masked."""
-    return layout.gather(state, ABSENT)
+    return layout.gather(state, MASKED)
 
 
 @leaf
@@ -211,7 +188,7 @@ def run(state, graph, k, beta, stream, first, statistic):
 
 
 def sweeps(
-    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
+    layout: BlockLayout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
     """Sweeps of the prior first..first+count-1, `state` in place; (count,) int64, S(z) after each."""
     statistic = np.empty(count, dtype=np.int64)

@@ -13,8 +13,6 @@ from numba import njit, uint64
 
 from ..lattice import Lattice
 
-ABSENT = np.uint8(255)
-
 
 class Neighbours(NamedTuple):
     """Where the sites of a lattice are in a padded flat array, and their neighbours from there."""
@@ -33,7 +31,7 @@ def neighbours(lattice: Lattice) -> Neighbours:
     return Neighbours(sites, np.array(offsets).view(np.uint64), shape[-1])
 
 
-def pad(image: np.ndarray, exists: np.ndarray, fill) -> np.ndarray:
+def pad(image: np.ndarray, exists: np.ndarray, fill: float) -> np.ndarray:
     """An image as the flat array, `fill` where no pixel exists."""
     return np.pad(np.where(exists, image, image.dtype.type(fill)), 1, constant_values=fill).ravel()
 

@@ -18,11 +18,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ..estimation import autocorrelation
-from ..io.store import Rows
+from ..io.rows import Rows
+from ..kernels.chain import Trace
 from ..lattice import Lattice
 from ..runtime.parallel import Comm, bcast, quiet_wait, sum_on_root
 from ..smc.sampler import State, chain_betas
-from .chain import LabelChain, Trace
+from .chain import LabelChain
 from .guide import Guide
 
 # A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
@@ -88,7 +89,9 @@ class Final:
     def start(self, number: int) -> np.ndarray:
         return np.zeros(0)
 
-    def run(self, number, chain, memory, first, steps, counting) -> Trace:
+    def run(
+        self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
+    ) -> Trace:
         return chain.final(self.table, self.interval, steps, self.marginal, counting)
 
 
@@ -184,7 +187,7 @@ class LabelChains:
 
     def pack(self) -> dict[str, np.ndarray | Rows]:
         """Everything as datasets of a checkpoint, a row for each chain."""
-        arrays = {"final": np.array([self.burned, self.drawn])}
+        arrays: dict[str, np.ndarray | Rows] = {"final": np.array([self.burned, self.drawn])}
         arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws._asdict().items()}
         if self.memory.shape[1]:
             arrays["memory"] = self._rows(self.memory)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from .. import arithmetic
 from ..binding.function import Binding
 from ..estimation import quadrature
+from ..kernels.chain import Trace
 from ..smc.sampler import State
-from .chain import LabelChain, Trace
+from .chain import LabelChain
 
 FAR = 3.0
 # The part of `label_sweeps` that a guided chain makes, and the fewest sweeps that tell the noise of S(z).

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .chain import Trace
+from ..kernels.chain import Trace
 
 
 class ObservedLabels:

@@ -32,8 +32,8 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..kernels.evidence import evidence
-from ..kernels.neighbours import ABSENT, neighbours, pad
-from ..lattice import Lattice, pairs
+from ..kernels.neighbours import neighbours, pad
+from ..lattice import MASKED, Lattice, pairs
 from ..model.transition import transition
 from ..rng import Purpose
 from .chain import LabelChain
@@ -107,7 +107,10 @@ class _Candidate:
     """A packed state, the beta that its labels suggest, and its scores so far."""
 
     def __init__(self, state):
-        self.state, self.beta, self.scores, self.statistic = state, None, [], None
+        self.state: dict[str, np.ndarray] = state
+        self.beta: float | None = None
+        self.scores: list[float] = []
+        self.statistic = np.zeros(0, dtype=np.int64)
 
     @property
     def score(self) -> float:
@@ -143,7 +146,7 @@ class _Judge:
     def look(self, beta):
         """The score of the chain's state, and slope and curvature of its log pseudolikelihood."""
         chain = self._chain
-        state = pad(chain.labels, chain.lattice.exists, ABSENT)
+        state = pad(chain.labels, chain.lattice.exists, MASKED)
         pixels, data, slope, curvature = evidence(
             state, self._y, self._neighbours, self._step, beta, chain.mean, chain.sd
         )
@@ -197,7 +200,7 @@ def _binomial(array):
 class Histogram:
     """Numbers, sums and sums of squares of values in bins, and the best division of the bins into groups."""
 
-    def __init__(self, values, bins):
+    def __init__(self, values: np.ndarray, bins: int):
         low, high = np.quantile(values, TAILS)
         self.edges = np.linspace(low, high, bins + 1)[1:-1]
         which = np.searchsorted(self.edges, values, side="right")
@@ -211,16 +214,16 @@ class Histogram:
         width = (high - low) / bins
         self._least = width * width + np.finfo(float).tiny
 
-    def squares(self):
+    def squares(self) -> np.ndarray:
         """The sum of squares within each group."""
         return self._within
 
-    def errors(self):
+    def errors(self) -> np.ndarray:
         """- log of the likelihood of each group with a normal of its own, of its share; up to a constant."""
         many = np.maximum(self._n, 1.0)
         return self._n * (0.5 * arithmetic.log(self._within / many + self._least) - arithmetic.log(many))
 
-    def thresholds(self, cost, k):
+    def thresholds(self, cost: np.ndarray, k: int) -> np.ndarray:
         """(k - 1,) edges between the groups of least total cost."""
         possible = np.triu(np.ones_like(cost, dtype=bool), 1)
         cost = np.where(possible, cost, np.inf)
