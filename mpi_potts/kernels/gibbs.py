@@ -73,8 +73,8 @@ def accumulate(count, slope, shift, before, weight):
 @leaf
 def weigh_labels(near, degree, k, slope, work, counts):
     """The weights of the labels, added up."""
-    space, _, small, _ = work
-    top, shift, before = small[0], space[k], space[k + 2]
+    space, top = work.weights, work.octets[0]
+    shift, before = space[k], space[k + 2]
     for j in range(k):
         count_label(uint8(j), near, degree, counts[j * BLOCK : (j + 1) * BLOCK])
     largest_label(counts, k, top)
@@ -88,8 +88,8 @@ def weigh_labels(near, degree, k, slope, work, counts):
 @leaf
 def weigh_neighbours(near, degree, slope, uniform, gain, work, counts):
     """The weights of a uniform label, 2**uniform, and of the neighbours, 2**(slope c + gain), added up."""
-    space, _, small, _ = work
-    top, shift, first = small[0], space[degree + 1], space[0]
+    space, top = work.weights, work.octets[0]
+    shift, first = space[degree + 1], space[0]
     count_before(near, degree, counts, top)
     for i in range(BLOCK):
         largest = larger(fma(float32(int32(top[i])), slope, gain), uniform)
@@ -123,7 +123,7 @@ def update_blocks(state, pieces, k, terms, key, colour, first, last, work, near,
     slope, uniform, gain = terms
     start, apart, absent, place, length, rows = pieces[1:7]
     slot, shift, earlier = pieces.slot[colour], pieces.shift[colour], pieces.earlier[colour]
-    new, like = work[2][1], work[2][2]
+    new, like = work.octets[1], work.octets[2]
     degree, before = slot.size, pieces.first[colour]
     statistic = 0
     for block in range(before + first, before + last):
@@ -131,10 +131,10 @@ def update_blocks(state, pieces, k, terms, key, colour, first, last, work, near,
         collect(state, here, end, place, length, pieces.half, rows, slot, shift, near)
         if words.size == 0:
             weigh_labels(near, degree, k, slope, work, counts)
-            pick(work, k, index, colour, MORE + colour, key[0], key[1])
+            pick(work, index, colour, MORE + colour, key)
         else:
             weigh_neighbours(near, degree, slope, uniform, gain, work, counts)
-            pick(work, degree + 1, index, colour, MORE + colour, key[0], key[1])
+            pick(work, index, colour, MORE + colour, key)
             name(new, near, degree, words, like, k, index, colour, key[0], key[1])
         erase(new, absent[block * BLOCK : (block + 1) * BLOCK])
         store(state, here, apart[block], end, place, length, new)

@@ -13,25 +13,13 @@ import numpy as np
 from numba import float32, njit, uint64
 
 from ..lattice import MASKED, Lattice
-from .conditional import LOG_2, draw_labels, log_weights, workspace
+from .conditional import LOG_2, draw_labels, workspace
 from .gibbs_blocks import erase
-from .gibbs_data import prepare
+from .gibbs_data import Sites
 from .gibbs_layout import BLOCK, BlockLayout
-from .label_sums import COLUMNS, add_block
 from .leaf import leaf
+from .noise import NoData, add_block, log_weights, no_sums
 from .words import draw_words
-
-__all__ = [
-    "BlockLayout",
-    "Graph",
-    "from_labels",
-    "layout",
-    "prepare",
-    "sweep",
-    "sweeps",
-    "to_labels",
-    "update",
-]
 
 
 class Graph(NamedTuple):
@@ -122,69 +110,60 @@ def count_pairs(state, graph, place, new):
 
 
 @leaf
-def update_blocks(state, graph, data, slope, noise, reference, key, colour, first, last, work, counts, sums):
-    """What `update` does, with arrays to work in; no sums where there is no room for them."""
-    y, scale, totals = data
-    space, _, small, _ = work
-    k, new, before, statistic = noise.shape[1], small[1], graph.first[colour], 0
+def update_blocks(sites, terms, slope, key, colour, first, last, work, counts, sums):
+    """What `update` does, with arrays to work in."""
+    state, graph, data = sites.state, sites.pieces, sites.data
+    k, space, new = work.candidates, work.weights, work.octets[1]
+    before, statistic = graph.first[colour], 0
     for block in range(before + first, before + last):
         part = slice(block * BLOCK, (block + 1) * BLOCK)
-        values = y[part]
         count_labels(state, graph, part.start, counts)
         top = space[k + 3]
         for j in range(k):
             # The maxima alternate between two rows.
             largest = space[k + (j & 1)]
-            mean, curvature, level = noise[0, j], noise[1, j], noise[2, j]
-            log_weights(counts[j], values, slope, mean, curvature, level, top, space[j], largest)
+            log_weights(terms, j, counts[j], data.values[part], slope, top, space[j], largest)
             top = largest
-        draw_labels(work, k, (block - before) * BLOCK, 2 * colour, 2 * colour + 1, key[0], key[1])
+        draw_labels(work, (block - before) * BLOCK, 2 * colour, 2 * colour + 1, key)
         erase(new, graph.absent[part])
         for i in range(BLOCK):
             state[part.start + i] = new[i]
         statistic += count_pairs(state, graph, part.start, new)
-        if sums.size > 0:
-            add_block(new, values, scale, totals[block], reference, sums)
+        add_block(terms, data, block, new, sums)
     return statistic
 
 
 @njit(cache=True, nogil=True)
-def update(state, graph, data, beta, noise, reference, key, colour, first, last):
+def update(sites, terms, beta, key, colour, first, last):
     """Draw blocks first..last-1 of a colour, numbered from its first; what they add to S(z), and their sums.
 
-    data : from `prepare`, and the rest as in `gibbs_data.update`.
+    All as in `gibbs_data.update`.
     """
-    k, slope = noise.shape[1], float32(beta / LOG_2)
-    counts, sums = np.empty((k, BLOCK), np.int32), np.zeros((reference.size, COLUMNS), np.int64)
-    like = update_blocks(
-        state, graph, data, slope, noise, reference, key, colour, first, last, workspace(k), counts, sums
-    )
-    return like, sums
+    sums, slope = no_sums(terms), float32(beta / LOG_2)
+    work, counts = workspace(sums.shape[0]), np.empty((sums.shape[0], BLOCK), np.int32)
+    return update_blocks(sites, terms, slope, key, colour, first, last, work, counts, sums), sums
 
 
 @njit(cache=True)
-def sweep(state, graph, data, beta, noise, reference, key, sums):
-    """One sweep of all colours; S(z).  sums (k, 4) become those of all sites about `reference`."""
-    k, slope, statistic = noise.shape[1], float32(beta / LOG_2), 0
+def sweep(sites, terms, beta, key, sums):
+    """One sweep of all colours; S(z).  The sums become those of all sites."""
+    k, slope, statistic, first = sums.shape[0], float32(beta / LOG_2), 0, sites.pieces.first
     work, counts = workspace(k), np.empty((k, BLOCK), np.int32)
     sums[:] = 0
-    for colour in range(graph.first.size - 1):
-        last = graph.first[colour + 1] - graph.first[colour]
-        statistic += update_blocks(
-            state, graph, data, slope, noise, reference, key, colour, 0, last, work, counts, sums
-        )
+    for colour in range(first.size - 1):
+        last = first[colour + 1] - first[colour]
+        statistic += update_blocks(sites, terms, slope, key, colour, 0, last, work, counts, sums)
     return statistic
 
 
 @njit(cache=True)
 def run(state, graph, k, beta, stream, first, statistic):
-    # Without data all weights of the observations are 1, and nothing is summed.
-    data = np.zeros(state.size, np.float32), float32(1), np.zeros((0, 3), np.int64)
-    noise, reference = np.zeros((3, k), np.float32), np.zeros(k, np.int64)
-    key, sums = np.empty(2, np.uint64), np.zeros((0, COLUMNS), np.int64)
+    """Sweeps of the prior from number `first` on, and S(z) after each."""
+    terms = NoData(k, np.zeros(state.size, np.float32))
+    sites, sums, key = Sites(state, graph, terms), no_sums(terms), np.empty(2, np.uint64)
     for t in range(statistic.size):
         key[0], key[1] = draw_words(uint64(first + t), uint64(0), stream[0], stream[1])
-        statistic[t] = sweep(state, graph, data, beta, noise, reference, key, sums)
+        statistic[t] = sweep(sites, terms, beta, key, sums)
 
 
 def sweeps(

@@ -44,4 +44,4 @@ class Guide:
     def sweep(self, chain: LabelChain, label_sweeps: int) -> Trace:
         """Sweeps of a chain, each at a beta drawn before it from p(beta | S(z))."""
         sweeps = min(label_sweeps, max(FEWEST, round(PART * label_sweeps)))
-        return chain.final(self.binding.table, self.interval, sweeps, self.marginal, count=False)
+        return chain.sample(self.binding.table, self.interval, sweeps, self.marginal, count=False)

@@ -5,30 +5,31 @@ blocks of each colour of a sweep are divided between them instead, to the same b
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from .. import rng
 from ..kernels import chain, gibbs_blocks, gibbs_data, gibbs_layout
-from ..kernels.chain import FULL, Noise, Sites, Trace
-from ..kernels.conditional import parameters
+from ..kernels.chain import FULL, Surrogate, Trace
+from ..kernels.gibbs_data import Sites
 from ..kernels.gibbs_layout import BLOCK
-from ..kernels.label_sums import references
 from ..lattice import Lattice
+from ..model.noise import NoiseModel
 from ..runtime.threads import Team
 
 
-def route(lattice: Lattice, labels: int, image: np.ndarray, team: Team) -> "Route":
+def route(lattice: Lattice, noise: NoiseModel, image: np.ndarray, team: Team) -> "Route":
     """The labels of an image with values of about mean 0 and variance 1."""
-    return Route(lattice, labels, image) if team.size == 1 else SharedRoute(lattice, labels, image, team)
+    return Route(lattice, noise, image) if team.size == 1 else SharedRoute(lattice, noise, image, team)
 
 
 class Route:
     """The labels of an image as the kernels have them, their steps, and how often each pixel had each."""
 
-    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray):
-        self.layout = gibbs_layout.layout(lattice, labels)
-        self.data = gibbs_data.prepare(self.layout, image)
+    def __init__(self, lattice: Lattice, noise: NoiseModel, image: np.ndarray):
+        self.layout = gibbs_layout.layout(lattice, noise.labels)
+        self.data = noise.data(self.layout, image)
         self._restart(np.empty(0, np.uint8))
 
     def _restart(self, state):
@@ -46,16 +47,26 @@ class Route:
         """The labels of the state: uint8 of the lattice's shape, 255 where masked."""
         return gibbs_layout.to_labels(self.layout, self.sites.state)
 
-    def run(self, noise: Noise, streams: np.ndarray, first: int, trace: Trace) -> None:
-        """A step for each of the betas of the trace: see `kernels.chain.run`."""
+    def run(self, noise: Any, streams: np.ndarray, first: int, trace: Trace) -> None:
+        """A step for each of the betas of the trace: see `kernels.chain.run`.
+
+        noise : the state of the noise model, which changes in place.
+        """
         chain.run(self.sites, noise, streams, first, trace)
 
     def sample(
-        self, noise: Noise, streams: np.ndarray, first: int, statistic: int, surrogate, path, trace, count
+        self,
+        noise: Any,
+        streams: np.ndarray,
+        first: int,
+        statistic: int,
+        surrogate: Surrogate,
+        trace: Trace,
+        count: bool,
     ) -> None:
         """Steps with beta drawn given the statistic; labels are counted where `count`."""
         counts = self._counts() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint32)
-        chain.sample(self.sites, noise, streams, first, statistic, surrogate, path, trace, counts)
+        chain.sample(self.sites, noise, streams, first, statistic, surrogate, trace, counts)
 
     def count(self) -> None:
         """Count the labels of the state once, in bytes that are added up before they overflow."""
@@ -91,34 +102,44 @@ class Route:
 class SharedRoute(Route):
     """The same steps, bit for bit, by several threads, a call for each step."""
 
-    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray, team: Team):
-        super().__init__(lattice, labels, image)
+    def __init__(self, lattice: Lattice, noise: NoiseModel, image: np.ndarray, team: Team):
+        super().__init__(lattice, noise, image)
         self._team, self._table = team, chain.identity()
 
-    def run(self, noise, streams, first, trace):
+    def run(self, noise: Any, streams: np.ndarray, first: int, trace: Trace) -> None:
+        """A step for each of the betas of the trace."""
         for t, beta in enumerate(trace.beta):
             chain.record(t, self._step(noise, beta, streams, first + t), noise, trace)
 
-    def sample(self, noise, streams, first, statistic, surrogate, path, trace, count):
+    def sample(
+        self,
+        noise: Any,
+        streams: np.ndarray,
+        first: int,
+        statistic: int,
+        surrogate: Surrogate,
+        trace: Trace,
+        count: bool,
+    ) -> None:
+        """Steps with beta drawn given the statistic; labels are counted where `count`."""
         for t in range(trace.beta.size):
-            trace.beta[t] = chain.beta_given(statistic, surrogate, path, streams[2], first + t)
+            trace.beta[t] = chain.beta_given(statistic, surrogate, streams[2], first + t)
             statistic = self._step(noise, trace.beta[t], streams, first + t)
             chain.record(t, statistic, noise, trace)
             if count:
                 self.count()
 
     def _step(self, noise, beta, streams, number):
-        scale = float(self.data[1])
-        weights, reference = parameters(noise.mean, noise.sd), references(noise.mean, scale)
+        terms = chain.terms_of(noise, self.data)
         key = rng.key(streams[0], number)
-        found = []
+        parts = []
         for colour in range(self.layout.colours):
-            work = partial(gibbs_data.update, *self.sites, beta, weights, reference, key, colour)
-            found += self._team.share(self.layout.blocks_of(colour), work)
-        sums = sum(part for _, part in found)
+            work = partial(gibbs_data.update, self.sites, terms, beta, key, colour)
+            parts += self._team.share(self.layout.blocks_of(colour), work)
+        sums = sum(part for _, part in parts)
         key = rng.key(streams[1], number)
-        chain.update_noise(self.sites.state, noise, sums, reference, scale, key, self._table)
-        return sum(like for like, _ in found)
+        chain.update_noise(self.sites.state, noise, terms, sums, key, self._table)
+        return sum(like for like, _ in parts)
 
     def _tally(self, recent):
         work = partial(gibbs_blocks.tally, self.sites.state, self.layout.pieces, recent)

@@ -23,7 +23,7 @@ from ..labels.ensemble import LabelChains, Phase
 from ..labels.observed import ObservedLabels
 from ..labels.starts import settle
 from ..lattice import Lattice
-from ..model.noise import priors
+from ..model.noise import NoiseModel, noise_of
 from ..model.potts import Sampler
 from ..rng import Purpose
 from ..runtime.parallel import Comm, lent_cores, on_root, warm_up
@@ -148,12 +148,15 @@ class Problem:
             "precompute.interpolation": "" if binding is None else binding.interpolation,
         }
 
+    @property
+    def noise(self) -> NoiseModel:
+        """The prior of the noise of hidden labels."""
+        return noise_of(self.config)
+
     def label_chain(self, number: int, team: Team) -> LabelChain:
         """Label chain `number` at its start."""
         config = self.config
-        mean, variance = config.prior.mean, config.prior.variance
-        noise = priors(config.model.labels, mean.mean, mean.sd, variance.shape, variance.scale)
-        chain = config.model.labels, noise, config.seed, number, team
+        chain = config.model.labels, self.noise, config.seed, number, team
         return LabelChain(self.lattice, self.image.values, *chain)
 
     def start(self, number: int, chain: LabelChain) -> np.ndarray:
@@ -175,7 +178,8 @@ class Problem:
         if self.hidden:
             k = config.model.labels
             make = partial(self.label_chain, team=label_team(comm, config, self.lattice))
-        return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width)
+        names = self.noise.names if self.hidden else ()
+        return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width, names)
 
     def sampler(self, comm: Comm, name: str = "swendsen-wang") -> Sampler:
         """A sampler of the prior on the image's lattice, compiled on one rank of a node first."""
@@ -197,12 +201,12 @@ class Problem:
         k, lattice = self.config.model.labels, self.lattice
         small = Lattice((4,) * lattice.dimensions, lattice.neighbourhood)
         values = np.arange(float(np.prod(small.shape))).reshape(small.shape)
-        chain = LabelChain(small, values, k, priors(k), 0)
+        chain = LabelChain(small, values, k, self.noise, 0)
         chain.sweep(np.zeros(1))
         settle(chain, values, self.config.prior.beta, 0, 0)
         if self.binding is not None:
             table = self.binding.table
-            chain.final(table, (float(table[0, 0]), float(table[0, -1])), 1)
+            chain.sample(table, (float(table[0, 0]), float(table[0, -1])), 1)
 
 
 class Fit:
@@ -269,7 +273,7 @@ class Fit:
         done = self.chains.burned + self.chains.drawn
         total = phase.burn_in + phase.sweeps - done
         with Progress(self.comm, label, total, f"{label.split()[-1]}", quiet) as progress:
-            for now in self.chains.final(phase):
+            for now in self.chains.run(phase):
                 progress.advance(now - done)
                 done = now
                 yield

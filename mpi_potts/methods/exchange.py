@@ -18,7 +18,8 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..config.method_keys import ExchangeKeys
-from ..labels.chain import Trace
+from ..kernels.chain import Trace
+from ..labels.ensemble import join
 from ..model.potts import Sampler
 from ..rng import Purpose
 
@@ -68,7 +69,7 @@ class Exchange:
             else:
                 memory[LOG_STEP] += (probability[0] - TARGET) * arithmetic.power(t + 1.0, -FALL)
             traces.append(swept._replace(beta=memory[BETA : BETA + 1].copy()))
-        return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
+        return join(traces)
 
     def _move(self, number, chain, memory, t):
         """One proposal of beta; the probability of its acceptance, and whether it was accepted."""

@@ -13,7 +13,7 @@ import numpy as np
 from .. import arithmetic, rng
 from ..estimation import quadrature
 from ..labels.chain import Trace
-from ..labels.ensemble import Final, Phase
+from ..labels.ensemble import Phase, SurrogatePhase, join
 from ..model.pseudolikelihood import Pseudolikelihood
 from ..rng import Purpose
 from ..runtime.parallel import Comm, merge_rows, warm_up
@@ -81,10 +81,10 @@ class ChainFit(Fit):
 class SurrogateFit(ChainFit):
     """method = "path" or "synthetic"."""
 
-    def _phase(self) -> Final:
+    def _phase(self) -> SurrogatePhase:
         config = self.problem.config
         keys, table = config.fit, self.problem.binding.table
-        return Final(table, config.prior.beta, keys.method, keys.final_burn_in, keys.final_sweeps)
+        return SurrogatePhase(table, config.prior.beta, keys.method, keys.final_burn_in, keys.final_sweeps)
 
     def _log_density(self):
         binding, statistic = self.problem.binding, self.problem.statistic
@@ -124,7 +124,7 @@ class PseudolikelihoodPhase:
             traces.append(chain.sweep(quadrature.density(density, self.interval).quantiles(uniform)))
             if counting:
                 chain.count()
-        return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
+        return join(traces)
 
 
 class PseudolikelihoodFit(ChainFit):
