@@ -13,7 +13,7 @@ import numpy as np
 
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.lattice import Lattice
-from mpi_potts.model.noise import priors
+from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.model.potts import Sampler
 from mpi_potts.model.transition import transition
 from mpi_potts.rng import Purpose, float_bits, normals, stream
@@ -57,7 +57,7 @@ def _label_chain(lattice, k, beta):
     sites = lattice.sites
     noise = normals(stream(1, Purpose.SIMULATE_NOISE), 0, sites).reshape(lattice.shape)
     values = 2.0 * sampler.labels(state) + 0.7 * noise
-    chain = LabelChain(lattice, values, k, priors(k, mean_sd=10.0), seed=1)
+    chain = LabelChain(lattice, values, k, gaussian_noise(k, mean_sd=10.0), seed=1)
     return lambda first, count: chain.sweep(np.full(count, beta))
 
 

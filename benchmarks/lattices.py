@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpi_potts.kernels import chequerboard, gibbs, gibbs_data, graph_gibbs
-from mpi_potts.kernels.conditional import parameters
-from mpi_potts.kernels.label_sums import COLUMNS, references
+from mpi_potts.kernels import chequerboard, gaussian, gibbs, gibbs_data, graph_gibbs
 from mpi_potts.lattice import GRAPH, Lattice
 from mpi_potts.model.transition import transition
 from mpi_potts.rng import Purpose, key, normals, stream, uniforms
@@ -49,10 +47,10 @@ def with_data(lattice: Lattice, k: int, beta: float) -> Callable[[int], None]:
     z, y, mean, sd = _start(lattice, k)
     prior, kernel = _kernels(lattice)
     layout = prior.layout(lattice, k)
-    state, data = prior.from_labels(layout, z), kernel.prepare(layout, y)
-    noise, reference = parameters(mean, sd), references(mean, float(data[1]))
-    sums = np.zeros((k, COLUMNS), np.int64)
-    return lambda t: kernel.sweep(state, layout.pieces, data, beta, noise, reference, key(SWEEPS, t), sums)
+    data = gaussian.prepare(layout, y)
+    sites = gibbs_data.Sites(prior.from_labels(layout, z), layout.pieces, data)
+    terms, sums = gaussian.terms_of(mean, sd, data), np.zeros((k, gaussian.COLUMNS), np.int64)
+    return lambda t: kernel.sweep(sites, terms, beta, key(SWEEPS, t), sums)
 
 
 def _kernels(lattice):

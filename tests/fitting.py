@@ -57,7 +57,7 @@ def write_input(directory, image, **changes):
 def image_of(beta, mean, sd, shape=(32, 32), number=0, mask=None):
     """Labels and values of a simulated image."""
     lattice = Lattice(shape, "first", mask)
-    return simulate_image(lattice, len(mean), beta, np.array(mean), np.array(sd), 11, number, 400)
+    return simulate_image(lattice, len(mean), beta, np.array([mean, sd]), 11, number, 400)
 
 
 def options(**changes):

@@ -293,7 +293,7 @@ def test_words_go_with_the_sites_and_not_with_the_box():
         mask[z : z + 10, y : y + 10, x : x + 10] = True
     words = sw.layout(Lattice(mask.shape, 26, mask), 3).words
     assert words.exists.size <= 2 * 2 * 400 + 3
-    assert len(words.pieces) <= words.index.size
+    assert len(words.pieces) <= words.source.size
 
 
 RING = np.array([[1, 1, 1, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 0, 0, 1]], dtype=bool)

@@ -17,10 +17,8 @@ import pytest
 from enumeration import average, copies, features, hold, labellings_of, neighbours
 
 from mpi_potts import rng
-from mpi_potts.kernels import gibbs, gibbs_blocks, gibbs_data
-from mpi_potts.kernels.conditional import parameters
+from mpi_potts.kernels import gaussian, gibbs, gibbs_blocks, gibbs_data
 from mpi_potts.kernels.gibbs_layout import BLOCK, PIECE, from_labels, layout, to_labels
-from mpi_potts.kernels.label_sums import COLUMNS, references
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.rng import Purpose
@@ -81,15 +79,15 @@ class Chain:
         self.lattice, self.layout = lattice, layout(lattice, k)
         self.state = from_labels(self.layout, draw.integers(0, k, lattice.shape).astype(np.uint8))
         self.values = draw.normal(size=lattice.shape) if values is None else values
-        self.data = gibbs_data.prepare(self.layout, self.values)
+        data = gaussian.prepare(self.layout, self.values)
+        self.sites = gibbs_data.Sites(self.state, self.layout.pieces, data)
         mean = np.linspace(-1.5, 1.5, k) if mean is None else mean
-        self.noise = parameters(mean, np.full(k, 0.7) if sd is None else sd)
-        self.reference = references(mean, float(self.data[1]))
-        self.sums = np.zeros((k, COLUMNS), np.int64)
+        self.terms = gaussian.terms_of(mean, np.full(k, 0.7) if sd is None else sd, data)
+        self.sums = np.zeros((k, gaussian.COLUMNS), np.int64)
 
     def arguments(self, beta, number):
         key = rng.key(SWEEPS, number)
-        return self.state, self.layout.pieces, self.data, beta, self.noise, self.reference, key
+        return self.sites, self.terms, beta, key
 
     def sweep(self, beta, number):
         return gibbs_data.sweep(*self.arguments(beta, number), self.sums)
@@ -181,8 +179,8 @@ def test_statistic_and_sums_are_those_of_the_labels(lattice, k):
     z = chain.labels
     check_labels(lattice, k, z, chain.state)
     assert s == lattice.statistic(z)
-    q = np.rint(chain.values * chain.data[1]).astype(np.int64)[lattice.exists]
-    distance = q - chain.reference[z[lattice.exists]]
+    q = np.rint(chain.values * chain.sites.data.scale).astype(np.int64)[lattice.exists]
+    distance = q - chain.terms.reference[z[lattice.exists]]
     for j in range(k):
         d = distance[z[lattice.exists] == j]
         n, first, high, low = chain.sums[j].tolist()

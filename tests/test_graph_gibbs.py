@@ -7,10 +7,9 @@ import pytest
 from enumeration import average, features, hold, labellings_of, neighbours
 
 from mpi_potts import rng
-from mpi_potts.kernels import graph_gibbs
-from mpi_potts.kernels.conditional import parameters
+from mpi_potts.kernels import gaussian, graph_gibbs
+from mpi_potts.kernels.gibbs_data import Sites
 from mpi_potts.kernels.graph_gibbs import from_labels, layout, to_labels
-from mpi_potts.kernels.label_sums import COLUMNS, references
 from mpi_potts.lattice import Lattice
 from mpi_potts.rng import Purpose
 
@@ -53,13 +52,16 @@ class Chain:
         self.layout = layout(lattice, k)
         labels = np.random.default_rng(1).integers(0, k, lattice.shape).astype(np.uint8)
         self.state = from_labels(self.layout, labels)
-        self.data = graph_gibbs.prepare(self.layout, values)
-        self.noise, self.reference = parameters(mean, sd), references(mean, float(self.data[1]))
-        self.sums = np.zeros((k, COLUMNS), np.int64)
+        data = gaussian.prepare(self.layout, values)
+        self.sites, self.terms = (
+            Sites(self.state, self.layout.pieces, data),
+            gaussian.terms_of(mean, sd, data),
+        )
+        self.sums = np.zeros((k, gaussian.COLUMNS), np.int64)
 
     def arguments(self, beta, number):
         key = rng.key(SWEEPS, number)
-        return self.state, self.layout.pieces, self.data, beta, self.noise, self.reference, key
+        return self.sites, self.terms, beta, key
 
     @property
     def labels(self):
@@ -92,9 +94,9 @@ def test_statistic_and_sums_are_those_of_the_labels_however_blocks_are_divided(l
         assert s == statistic(lattice, z) == sum(like for like, _ in parts)
         assert np.array_equal(whole.state, split.state)
         assert np.array_equal(whole.sums, sum(sums for _, sums in parts))
-    q = np.rint(values * whole.data[1]).astype(np.int64)
+    q = np.rint(values * whole.sites.data.scale).astype(np.int64)
     for j in range(k):
-        d = (q[z == j] - whole.reference[j]).tolist()
+        d = (q[z == j] - whole.terms.reference[j]).tolist()
         n, first, high, low = whole.sums[j].tolist()
         assert (n, first, (high << 32) + low) == (len(d), sum(d), sum(v * v for v in d))
 

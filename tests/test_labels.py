@@ -7,13 +7,12 @@ import pytest
 
 from mpi_potts import rng
 from mpi_potts.errors import InputError
-from mpi_potts.kernels import chain, gibbs_data, gibbs_layout, surrogate
-from mpi_potts.kernels.conditional import parameters
+from mpi_potts.kernels import gaussian, gibbs_data, gibbs_layout, surrogate
 from mpi_potts.kernels.float32 import exp2
-from mpi_potts.kernels.label_sums import COLUMNS, LARGEST, quantise, references
 from mpi_potts.labels.chain import LabelChain
+from mpi_potts.labels.ensemble import join
 from mpi_potts.lattice import Lattice
-from mpi_potts.model import noise
+from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.rng import Purpose
 
 SWEEPS = rng.stream(3, Purpose.LABEL_SWEEP)
@@ -28,11 +27,11 @@ class Fixed:
         self.lattice, self.k, self.values, self.mean, self.sd = lattice, k, values, mean, sd
         self.layout = gibbs_layout.layout(lattice, k)
         labels = np.random.default_rng(1).integers(0, k, lattice.shape).astype(np.uint8)
-        self.data = gibbs_data.prepare(self.layout, values)
-        self.sites = gibbs_layout.from_labels(self.layout, labels), self.layout.pieces, self.data
-        self.parameters = parameters(mean, sd)
-        self.reference = references(mean, float(self.data[1]))
-        self.sums = np.zeros((k, COLUMNS), np.int64)
+        self.data = gaussian.prepare(self.layout, values)
+        state = gibbs_layout.from_labels(self.layout, labels)
+        self.sites = gibbs_data.Sites(state, self.layout.pieces, self.data)
+        self.terms = gaussian.terms_of(mean, sd, self.data)
+        self.sums = np.zeros((k, gaussian.COLUMNS), np.int64)
 
     @property
     def state(self):
@@ -40,12 +39,12 @@ class Fixed:
 
     def sweep(self, beta, number):
         key = rng.key(SWEEPS, number)
-        return gibbs_data.sweep(*self.sites, beta, self.parameters, self.reference, key, self.sums)
+        return gibbs_data.sweep(self.sites, self.terms, beta, key, self.sums)
 
     @property
     def totals(self):
         """Number, sum of y - mu_j and of its square, and the mu_j that they are about."""
-        return chain.in_units(self.sums, self.reference, float(self.data[1]))
+        return gaussian.in_units(self.sums, self.terms.reference, self.terms.scale)
 
     @property
     def labels(self):
@@ -80,7 +79,7 @@ def test_the_exponential_is_as_good_as_it_says():
 def test_statistic_and_sums_are_those_of_the_labels(k, shape):
     values = np.random.default_rng(2).normal(size=shape)
     fixed = Fixed(Lattice(shape), k, values, np.linspace(-1, 1, k), np.full(k, 0.8))
-    q = np.rint(values * fixed.data[1]).astype(np.int64)
+    q = np.rint(values * fixed.data.scale).astype(np.int64)
     for number in range(2):
         s = fixed.sweep(0.6, number)
         z = fixed.labels
@@ -88,13 +87,13 @@ def test_statistic_and_sums_are_those_of_the_labels(k, shape):
         totals, centre = fixed.totals
         for j in range(k):
             # In grains exactly, as Python's integers have them.
-            d = [int(v) - int(fixed.reference[j]) for v in q[z == j]]
+            d = [int(v) - int(fixed.terms.reference[j]) for v in q[z == j]]
             exact = len(d), sum(d), sum(v * v for v in d)
             n, first, high, low = fixed.sums[j].tolist()
             assert (n, first, (high << 32) + low) == exact
             # The grain is at most 2**-22 of the largest observation, and every one is off by half of it.
             off = values[z == j] - centre[j]
-            grain = 1.0 / float(fixed.data[1])
+            grain = 1.0 / float(fixed.data.scale)
             assert totals[j, 1] == pytest.approx(off.sum(), abs=grain * (off.size + 1))
             assert totals[j, 2] == pytest.approx((off**2).sum(), rel=3e-6, abs=1e-6)
 
@@ -102,9 +101,11 @@ def test_statistic_and_sums_are_those_of_the_labels(k, shape):
 @pytest.mark.parametrize("largest", [1e-12, 0.7, 1.0, 4.0, 1023.9999999, 1e9])
 def test_observations_are_multiples_of_a_grain_that_float32_holds(largest):
     y = np.append(np.random.default_rng(1).uniform(-largest, largest, 1000), [largest, -largest, 0.0])
-    grains, scale = quantise(y)
+    grains, scale = gaussian.quantise(y)
     q = grains.astype(np.float64) * scale
-    assert grains.dtype == np.float32 and np.array_equal(q, np.rint(q)) and np.abs(q).max() <= LARGEST
+    assert (
+        grains.dtype == np.float32 and np.array_equal(q, np.rint(q)) and np.abs(q).max() <= gaussian.LARGEST
+    )
     assert np.abs(grains - y).max() <= 0.5 / scale and 1.0 / scale <= 2.0**-22 * largest
 
 
@@ -114,10 +115,10 @@ def test_sums_of_extreme_observations_are_exact():
     values = np.where(np.arange(65) % 2, 1.0, -1.0) * np.ones(shape) * (1 - 2.0**-40)
     fixed = Fixed(Lattice(shape), 3, values, np.array([-1e9, 0.0, 1e9]), np.full(3, 1e9))
     fixed.sweep(0.1, 0)
-    q, z = np.rint(values * fixed.data[1]).astype(np.int64), fixed.labels
-    assert fixed.reference.tolist() == [-LARGEST, 0, LARGEST]
+    q, z = np.rint(values * fixed.data.scale).astype(np.int64), fixed.labels
+    assert fixed.terms.reference.tolist() == [-gaussian.LARGEST, 0, gaussian.LARGEST]
     for j in range(3):
-        d = [int(v) - int(fixed.reference[j]) for v in q[z == j]]
+        d = [int(v) - int(fixed.terms.reference[j]) for v in q[z == j]]
         number, first, high, low = fixed.sums[j].tolist()
         assert (number, first, (high << 32) + low) == (len(d), sum(d), sum(v * v for v in d))
 
@@ -143,8 +144,7 @@ def test_the_split_of_blocks_changes_no_bit():
         for colour in range(split.layout.colours):
             last = split.layout.blocks_of(colour)
             for part in ((3, last), (0, 1), (1, 3)):
-                arguments = 0.9, split.parameters, split.reference, key, colour, *part
-                found, sums = gibbs_data.update(*split.sites, *arguments)
+                found, sums = gibbs_data.update(split.sites, split.terms, 0.9, key, colour, *part)
                 like, total = like + found, total + sums
         assert np.array_equal(whole.state, split.state)
         assert s == like and np.array_equal(total, whole.sums)
@@ -202,39 +202,40 @@ def test_every_site_has_its_conditional_probabilities(k):
 )
 def test_the_noise_is_recovered_and_in_order(lattice):
     z, values = image(lattice.shape, 3)
-    chain = LabelChain(lattice, 100.0 + 10.0 * values, 3, noise.priors(3, mean=100.0), seed=1)
+    chain = LabelChain(lattice, 100.0 + 10.0 * values, 3, gaussian_noise(3, mean=100.0), seed=1)
     chain.sweep(np.zeros(50))
     trace = chain.sweep(np.full(400, 0.5))
-    assert np.all(np.diff(trace.mean, axis=1) > 0)
+    assert np.all(np.diff(trace.noise[0], axis=1) > 0)
     number = np.bincount(z.ravel())
-    assert np.all(np.abs(trace.mean[100:].mean(axis=0) - [100, 120, 140]) < 5 * 4.0 / np.sqrt(number))
-    assert np.all(np.abs(trace.sd[100:].mean(axis=0) / 4.0 - 1) < 5 / np.sqrt(2 * number))
+    assert np.all(np.abs(trace.noise[0, 100:].mean(axis=0) - [100, 120, 140]) < 5 * 4.0 / np.sqrt(number))
+    assert np.all(np.abs(trace.noise[1, 100:].mean(axis=0) / 4.0 - 1) < 5 / np.sqrt(2 * number))
     assert (chain.labels == z).mean() > 0.97
     assert chain.statistic == lattice.statistic(chain.labels) == trace.statistic[-1]
-    assert np.array_equal(chain.mean, trace.mean[-1]) and np.array_equal(chain.sd, trace.sd[-1])
+    assert np.array_equal(chain.values, trace.noise[:, -1])
 
 
 def test_priors_that_differ_by_label_keep_their_names():
     z, values = image((40, 37), 3)
-    priors = noise.priors(3, mean=[4.0, 0.0, 2.0], mean_sd=0.5)
+    priors = gaussian_noise(3, mean=[4.0, 0.0, 2.0], mean_sd=0.5)
     chain = LabelChain(Lattice((40, 37)), values, 3, priors, seed=1)
     trace = chain.sweep(np.full(300, 0.5))
-    assert np.allclose(trace.mean[100:].mean(axis=0), [4.0, 0.0, 2.0], atol=0.2)
+    assert np.allclose(trace.noise[0, 100:].mean(axis=0), [4.0, 0.0, 2.0], atol=0.2)
     assert (np.array([2, 0, 1])[chain.labels] == z).mean() > 0.97
 
 
 def test_labels_and_noise_are_renamed_together():
     """After every step the sums of y by label agree with the mean drawn for it."""
     _, values = image((60, 50), 4, noise=0.3)
-    chain = LabelChain(Lattice((60, 50)), values, 4, noise.priors(4), seed=2, chain=3)
+    chain = LabelChain(Lattice((60, 50)), values, 4, gaussian_noise(4), seed=2, chain=3)
     for _ in range(30):
         chain.sweep(np.array([0.3]))
         z = chain.labels
-        assert np.all(np.diff(chain.mean) > 0)
+        assert np.all(np.diff(chain.values[0]) > 0)
         for j in np.flatnonzero(np.bincount(z.ravel(), minlength=4) > 20):
             y = values[z == j]
             # The draw lies within a few standard errors of the mean of its own pixels.
-            assert abs(y.mean() - chain.mean[j]) < 6 * max(chain.sd[j], y.std()) / np.sqrt(y.size)
+            mean, sd = chain.values[:, j]
+            assert abs(y.mean() - mean) < 6 * max(sd, y.std()) / np.sqrt(y.size)
 
 
 def line(edges, k):
@@ -250,18 +251,18 @@ def line(edges, k):
 def test_interrupted_and_split_chains_give_the_same_bits(lattice):
     _, values = image(lattice.shape, 3)
     table, interval = line(lattice.edges, 3), (0.1, 1.5)
-    whole, parts = (LabelChain(lattice, values, 3, noise.priors(3), seed=1, chain=2) for _ in range(2))
+    whole, parts = (LabelChain(lattice, values, 3, gaussian_noise(3), seed=1, chain=2) for _ in range(2))
     whole.sweep(np.linspace(0, 1, 40))
-    expected = whole.final(table, interval, 300)
+    expected = whole.sample(table, interval, 300)
     parts.sweep(np.linspace(0, 1, 40)[:13])
-    other = LabelChain(lattice, values, 3, noise.priors(3), seed=1, chain=2)
+    other = LabelChain(lattice, values, 3, gaussian_noise(3), seed=1, chain=2)
     other.unpack({name: array.copy() for name, array in parts.pack().items()})
     other.sweep(np.linspace(0, 1, 40)[13:])
-    first = other.final(table, interval, 290)
+    first = other.sample(table, interval, 290)
     parts.unpack(other.pack())
-    second = parts.final(table, interval, 10)
-    for a, b, c in zip(expected, first, second):
-        assert np.array_equal(a, np.concatenate([b, c]))
+    second = parts.sample(table, interval, 10)
+    for a, b in zip(expected, join([first, second])):
+        assert np.array_equal(a, b)
     assert np.array_equal(whole.labels, parts.labels)
     assert np.array_equal(whole.counts, parts.counts) and parts.counted == 300
     assert whole.statistic == parts.statistic == lattice.statistic(parts.labels)
@@ -272,13 +273,13 @@ def test_interrupted_and_split_chains_give_the_same_bits(lattice):
 )
 def test_counts_are_of_the_labels_after_every_step(lattice):
     values = np.random.default_rng(3).normal(size=lattice.shape)
-    chain = LabelChain(lattice, values, 3, noise.priors(3), seed=1)
+    chain = LabelChain(lattice, values, 3, gaussian_noise(3), seed=1)
     table = line(lattice.edges, 3)
-    chain.final(table, (0.0, 1.0), 5, count=False)
+    chain.sample(table, (0.0, 1.0), 5, count=False)
     assert chain.counted == 0
     expected = np.zeros((*lattice.shape, 3), dtype=int)
     for _ in range(7):
-        chain.final(table, (0.0, 1.0), 1)
+        chain.sample(table, (0.0, 1.0), 1)
         expected += chain.labels[..., None] == np.arange(3)
     assert np.array_equal(chain.counts, expected)
     total = chain.probabilities().sum(axis=-1)
@@ -287,7 +288,7 @@ def test_counts_are_of_the_labels_after_every_step(lattice):
 
 def test_chains_of_other_numbers_start_elsewhere():
     _, values = image((30, 20), 3)
-    chains = [LabelChain(Lattice((30, 20)), values, 3, noise.priors(3), 1, chain) for chain in range(3)]
+    chains = [LabelChain(Lattice((30, 20)), values, 3, gaussian_noise(3), 1, chain) for chain in range(3)]
     assert not np.array_equal(chains[0].labels, chains[1].labels)
     assert not np.array_equal(chains[1].labels, chains[2].labels)
 
@@ -298,22 +299,22 @@ def test_degenerate_images_give_finite_noise():
     values[:, 10:] = 1e6
     values[0, 0] = 1e9
     for k in (2, 5, 9):
-        chain = LabelChain(Lattice((20, 20)), values, k, noise.priors(k), seed=1)
+        chain = LabelChain(Lattice((20, 20)), values, k, gaussian_noise(k), seed=1)
         trace = chain.sweep(np.full(200, 0.8))
-        assert np.isfinite(trace.mean).all() and np.isfinite(trace.sd).all() and (trace.sd > 0).all()
+        assert np.isfinite(trace.noise).all() and (trace.noise[1] > 0).all()
         assert chain.labels.max() < k
 
 
 def test_an_image_without_contrast_is_refused():
     with pytest.raises(InputError, match="equal"):
-        LabelChain(Lattice((5, 5)), np.ones((5, 5)), 2, noise.priors(2), seed=1)
+        LabelChain(Lattice((5, 5)), np.ones((5, 5)), 2, gaussian_noise(2), seed=1)
 
 
 def test_an_interval_beyond_the_table_is_refused():
     lattice = Lattice((10, 10))
-    chain = LabelChain(lattice, np.random.default_rng(0).normal(size=(10, 10)), 2, noise.priors(2), seed=1)
+    chain = LabelChain(lattice, np.random.default_rng(0).normal(size=(10, 10)), 2, gaussian_noise(2), seed=1)
     with pytest.raises(InputError, match=r"prior\.beta"):
-        chain.final(line(lattice.edges, 2), (0.0, 2.5), 3)
+        chain.sample(line(lattice.edges, 2), (0.0, 2.5), 3)
 
 
 @pytest.mark.parametrize("path", [True, False])

@@ -21,7 +21,7 @@ from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.starts import candidates
 from mpi_potts.lattice import Lattice, degree
 from mpi_potts.model.exact import Exact
-from mpi_potts.model.noise import priors
+from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.model.potts import SAMPLERS, Sampler
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
 from mpi_potts.model.transition import transition
@@ -147,7 +147,7 @@ def test_the_label_chain_has_the_posterior_of_the_enumeration():
     number = np.tile(np.arange(SITES), many)
     y, mean, sd = np.linspace(-1.2, 1.0, SITES), np.array([-1.0, 0.2, 0.9]), np.array([0.5, 0.8, 1.1])
     # Priors so narrow that the noise is known.
-    noise = priors(k, mean, 1e-6, 1e9, 1e9 * sd * sd)
+    noise = gaussian_noise(k, mean, 1e-6, 1e9, 1e9 * sd * sd)
     chain = LabelChain(Graph(many * SITES, ends), y[number], k, noise, 3)
     labellings, like, edges = labellings_of(Graph(SITES, TINY), k)
     density = -0.5 * ((y[:, None] - mean) / sd) ** 2 - np.log(sd)

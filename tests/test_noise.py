@@ -6,9 +6,10 @@ from scipy import stats
 
 from mpi_potts import rng
 from mpi_potts.errors import InputError
-from mpi_potts.kernels.conjugate import draw_noise, relabel, sort_by_mean
+from mpi_potts.kernels.chain import relabel
+from mpi_potts.kernels.gaussian import draw_noise, sort_by_mean
 from mpi_potts.kernels.variates import gamma, normal
-from mpi_potts.model import noise
+from mpi_potts.model.gaussian import GaussianNoise, gaussian_noise, mean_posterior, variance_posterior
 from mpi_potts.rng import Purpose
 
 STREAM = rng.stream(11, Purpose.NOISE)
@@ -55,30 +56,32 @@ def test_kernel_draws_follow_the_formulas():
     data = np.random.default_rng(1)
     z = np.repeat([0, 1, 2], [40, 7, 0])
     y = np.array([2.0, -1.0, 0.0])[z] + data.normal(size=z.size)
-    priors = noise.priors(3, [0.0, 1.0, 5.0], [10.0, 0.3, 2.0], shape=[1.0, 3.0, 4.0], scale=[0.01, 2.0, 6.0])
+    priors = gaussian_noise(
+        3, [0.0, 1.0, 5.0], [10.0, 0.3, 2.0], shape=[1.0, 3.0, 4.0], scale=[0.01, 2.0, 6.0]
+    )
     sd = np.array([0.9, 1.4, 0.5])
     draws = drawn(priors, y, z, np.array([1.7, -0.2, 0.4]), sd, 3000)
     number = np.bincount(z, minlength=3)
-    mean, variance = noise.mean_posterior(priors, number, np.bincount(z, weights=y, minlength=3), sd**2)
+    mean, variance = mean_posterior(priors, number, np.bincount(z, weights=y, minlength=3), sd**2)
     for j in range(3):
         mu, sigma = draws[:, 0, j], draws[:, 1, j]
         assert stats.kstest(mu, stats.norm(mean[j], np.sqrt(variance[j])).cdf).pvalue > 1e-4
         square = ((y[z == j, None] - mu) ** 2).sum(axis=0)
-        one = noise.Priors(*priors.rows()[:, [j]])
-        shape, scale = noise.variance_posterior(one, number[j], square)
+        one = GaussianNoise(*priors.rows()[:, [j]])
+        shape, scale = variance_posterior(one, number[j], square)
         u = stats.invgamma.cdf(sigma**2 / scale, shape)
         assert stats.kstest(u, "uniform").pvalue > 1e-4
 
 
 def test_an_empty_label_draws_from_its_prior():
-    priors = noise.priors(2, mean=3.0, mean_sd=0.5, shape=4.0, scale=6.0)
+    priors = gaussian_noise(2, mean=3.0, mean_sd=0.5, shape=4.0, scale=6.0)
     draws = drawn(priors, np.zeros(5), np.zeros(5, int), np.zeros(2), np.ones(2), 3000)
     assert stats.kstest(draws[:, 0, 1], stats.norm(3.0, 0.5).cdf).pvalue > 1e-4
     assert stats.kstest(draws[:, 1, 1] ** 2, stats.invgamma(4.0, scale=6.0).cdf).pvalue > 1e-4
 
 
 def test_degenerate_sums_give_finite_positive_noise():
-    priors = noise.priors(4, shape=[1e-3, 1.0, 1.0, 1e-3], scale=[1e-3, 1e-12, 0.01, 0.01])
+    priors = gaussian_noise(4, shape=[1e-3, 1.0, 1.0, 1e-3], scale=[1e-3, 1e-12, 0.01, 0.01])
     totals = np.array([[0, 0, 0], [1e6, 0, 0], [1e6, 1e-3, -1e-12], [1, 1e5, 1e10]], dtype=float)
     mean, sd = np.zeros(4), np.array([1e12, 1e-12, 1e-12, 1.0])
     for k0, k1 in keys(200):
@@ -97,24 +100,24 @@ def test_sorting_by_mean_renames_consistently():
 
 
 def test_standardised_priors_are_those_of_standardised_data():
-    priors = noise.priors(2, mean=[1.0, 4.0], mean_sd=2.0, shape=3.0, scale=8.0)
+    priors = gaussian_noise(2, mean=[1.0, 4.0], mean_sd=2.0, shape=3.0, scale=8.0)
     y, centre, unit = np.array([1.0, 2.5, 7.0]), 3.0, 2.0
-    mean, variance = noise.mean_posterior(priors, 3, y.sum(), 4.0)
+    mean, variance = mean_posterior(priors, 3, y.sum(), 4.0)
     scaled = priors.standardised(centre, unit)
-    scaled_mean, scaled_variance = noise.mean_posterior(scaled, 3, ((y - centre) / unit).sum(), 4.0 / unit**2)
+    scaled_mean, scaled_variance = mean_posterior(scaled, 3, ((y - centre) / unit).sum(), 4.0 / unit**2)
     assert np.allclose(scaled_mean * unit + centre, mean) and np.allclose(scaled_variance * unit**2, variance)
-    shape, scale = noise.variance_posterior(priors, 3, ((y - 2.0) ** 2).sum())
-    scaled_shape, scaled_scale = noise.variance_posterior(scaled, 3, ((y - 2.0) ** 2).sum() / unit**2)
+    shape, scale = variance_posterior(priors, 3, ((y - 2.0) ** 2).sum())
+    scaled_shape, scaled_scale = variance_posterior(scaled, 3, ((y - 2.0) ** 2).sum() / unit**2)
     assert np.allclose(shape, scaled_shape) and np.allclose(scale, scaled_scale * unit**2)
 
 
 def test_exchangeable_means_equal_for_all_labels():
-    assert noise.priors(3).exchangeable
-    assert not noise.priors(3, mean=[0.0, 1.0, 2.0]).exchangeable
-    assert not noise.priors(2, scale=[0.01, 0.02]).exchangeable
+    assert gaussian_noise(3).exchangeable
+    assert not gaussian_noise(3, mean=[0.0, 1.0, 2.0]).exchangeable
+    assert not gaussian_noise(2, scale=[0.01, 0.02]).exchangeable
 
 
 @pytest.mark.parametrize("wrong", [{"mean": [1, 2]}, {"mean_sd": 0.0}, {"shape": -1.0}, {"scale": np.nan}])
 def test_impossible_priors_are_refused(wrong):
     with pytest.raises(InputError, match="prior"):
-        noise.priors(3, **wrong)
+        gaussian_noise(3, **wrong)

@@ -16,6 +16,7 @@ from mpi_potts.model.simulate import simulate_image, truth
 from mpi_potts.rng import Purpose
 
 SHAPE = (20, 30)
+DRAWN = {"mean": "prior", "sd": "prior"}
 HOLES = np.random.default_rng(8).random(SHAPE) < 0.85
 HOLES[:3, :3] = False
 HOLES[1, 1] = True  # an island
@@ -179,7 +180,7 @@ PRIOR = SimpleNamespace(
 def test_observations_are_normal_around_the_mean_of_their_label():
     lattice = Lattice((80, 90), "first", np.random.default_rng(3).random((80, 90)) < 0.9)
     mean, sd = np.array([-3.0, 0.0, 5.0]), np.array([0.5, 1.0, 2.0])
-    labels, values = simulate_image(lattice, 3, 0.6, mean, sd, seed=1, number=0, sweeps=50)
+    labels, values = simulate_image(lattice, 3, 0.6, np.array([mean, sd]), seed=1, number=0, sweeps=50)
     assert np.array_equal(np.isnan(values), ~lattice.exists)
     assert np.array_equal(labels == 255, ~lattice.exists)
     z = labels[lattice.exists]
@@ -189,7 +190,9 @@ def test_observations_are_normal_around_the_mean_of_their_label():
 def test_simulated_labels_have_the_statistic_of_their_beta():
     lattice, k, beta, images = Lattice((16, 16)), 3, 0.7, 200
     drawn = [
-        lattice.statistic(simulate_image(lattice, k, beta, np.zeros(k), np.ones(k), 1, number, 60)[0])
+        lattice.statistic(
+            simulate_image(lattice, k, beta, np.array([np.zeros(k), np.ones(k)]), 1, number, 60)[0]
+        )
         for number in range(images)
     ]
     one = Sampler(lattice, k, "gibbs")
@@ -200,7 +203,7 @@ def test_simulated_labels_have_the_statistic_of_their_beta():
 
 
 def test_an_image_depends_on_its_number_and_seed_alone():
-    arguments = Lattice((9, 70)), 4, 0.5, np.arange(4.0), np.ones(4)
+    arguments = Lattice((9, 70)), 4, 0.5, np.array([np.arange(4.0), np.ones(4)])
 
     def image(seed, number):
         return b"".join(part.tobytes() for part in simulate_image(*arguments, seed, number, 10))
@@ -215,8 +218,9 @@ def test_truth_is_drawn_from_the_priors():
         mean=SimpleNamespace(mean=(10.0, 0.0), sd=2.0),
         variance=SimpleNamespace(shape=4.0, scale=(1.0, 3.0)),
     )
-    truths = [truth(2, "prior", "prior", "prior", prior, 1, number) for number in range(2000)]
-    mean, variance = np.array([t.mean for t in truths]), np.array([t.sd for t in truths]) ** 2
+    truths = [truth(2, "prior", DRAWN, prior, 1, number) for number in range(2000)]
+    mean, variance = np.array([t.noise for t in truths]).swapaxes(0, 1)
+    variance = variance**2
     chances = [
         stats.kstest([t.beta for t in truths], stats.uniform(0.2, 0.5).cdf).pvalue,
         stats.kstest(mean[:, 0], stats.norm(10.0, 2.0).cdf).pvalue,
@@ -231,16 +235,16 @@ def test_drawn_means_ascend_only_where_the_priors_are_the_same():
     def means(scale):
         variance = SimpleNamespace(shape=1.0, scale=scale)
         prior = SimpleNamespace(beta=(0.0, 1.0), mean=SimpleNamespace(mean=0.0, sd=1.0), variance=variance)
-        return np.array([truth(3, 0.5, "prior", "prior", prior, 1, number).mean for number in range(20)])
+        return np.array([truth(3, 0.5, DRAWN, prior, 1, number).noise[0] for number in range(20)])
 
     assert np.all(np.diff(means(0.01)) > 0)
     assert np.any(np.diff(means((0.01, 0.02, 0.03))) < 0)
 
 
 def test_truth_may_be_given():
-    one = truth(3, 0.4, (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), PRIOR, 1, 5)
-    assert (one.beta, one.mean.tolist(), one.sd.tolist()) == (0.4, [1.0, 2.0, 3.0], [0.1, 0.2, 0.3])
-    assert truth(3, (0.1, 0.9), "prior", "prior", PRIOR, 1, 1).beta == 0.9
+    one = truth(3, 0.4, {"mean": (1.0, 2.0, 3.0), "sd": (0.1, 0.2, 0.3)}, PRIOR, 1, 5)
+    assert (one.beta, one.noise.tolist()) == (0.4, [[1.0, 2.0, 3.0], [0.1, 0.2, 0.3]])
+    assert truth(3, (0.1, 0.9), DRAWN, PRIOR, 1, 1).beta == 0.9
 
 
 @pytest.mark.parametrize(
@@ -253,4 +257,4 @@ def test_truth_may_be_given():
 )
 def test_truth_of_the_wrong_length_is_refused_by_name(beta, mean, sd, names):
     with pytest.raises(InputError, match=names):
-        truth(3, beta, mean, sd, PRIOR, 1, 2)
+        truth(3, beta, {"mean": mean, "sd": sd}, PRIOR, 1, 2)

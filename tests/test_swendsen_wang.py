@@ -17,25 +17,26 @@ def ball(shape, thickness):
 
 SCATTERED = np.random.default_rng(1).random((40, 41, 42)) < 0.1
 SHAPE = (40, 41, 42)
+WORDS, EDGES = clusters.WordLayout, graph.EdgeLayout
 
 
 @pytest.mark.parametrize(
-    ("lattice", "kernel"),
+    ("lattice", "kind"),
     [
-        (Lattice((4, 5)), clusters),
-        (Lattice((125, 125)), clusters),
-        (Lattice((3, 300), "hexagonal"), clusters),
-        (Lattice((300, 3), 8), clusters),
-        (Lattice(SHAPE, 6, ball(SHAPE, 0.7)), clusters),
-        (Lattice(SHAPE, 26, ball(SHAPE, 0.7)), clusters),
-        (Lattice(SHAPE, 26, ball(SHAPE, 0.03)), graph),
-        (Lattice(SHAPE, 6, SCATTERED), graph),
-        (Lattice(SHAPE, 18, SCATTERED), graph),
+        (Lattice((4, 5)), WORDS),
+        (Lattice((125, 125)), WORDS),
+        (Lattice((3, 300), "hexagonal"), WORDS),
+        (Lattice((300, 3), 8), WORDS),
+        (Lattice(SHAPE, 6, ball(SHAPE, 0.7)), WORDS),
+        (Lattice(SHAPE, 26, ball(SHAPE, 0.7)), WORDS),
+        (Lattice(SHAPE, 26, ball(SHAPE, 0.03)), EDGES),
+        (Lattice(SHAPE, 6, SCATTERED), EDGES),
+        (Lattice(SHAPE, 18, SCATTERED), EDGES),
     ],
 )
-def test_words_are_taken_where_they_are_filled(lattice, kernel):
+def test_words_are_taken_where_they_are_filled(lattice, kind):
     layout = swendsen_wang.layout(lattice, 5)
-    assert isinstance(layout, kernel.Layout)
+    assert isinstance(layout, kind)
     labels = np.random.default_rng(2).integers(0, 5, lattice.shape).astype(np.uint8)
     state = swendsen_wang.from_labels(layout, labels)
     assert np.array_equal(swendsen_wang.to_labels(layout, state), np.where(lattice.exists, labels, 255))
@@ -48,7 +49,7 @@ def test_sparse_sites_have_the_exact_moments():
     mask[::4, ::40] = mask[1::4, ::40] = True
     lattice = Lattice(mask.shape, 4, mask)
     layout = swendsen_wang.layout(lattice, 3)
-    assert isinstance(layout, graph.Layout)
+    assert isinstance(layout, EDGES)
     for beta in (0.0, 0.7, 1.5):
         mean, sd = Exact(lattice, 3).moments(beta)
         state = swendsen_wang.from_labels(layout, np.zeros(lattice.shape, dtype=np.uint8))

@@ -9,7 +9,7 @@ from mpi4py import MPI
 from mpi_potts.kernels.chain import FULL
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.lattice import Lattice
-from mpi_potts.model.noise import priors
+from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.runtime import threads
 from mpi_potts.runtime.parallel import lent_cores
 from mpi_potts.runtime.threads import Team
@@ -58,7 +58,7 @@ def chain_of(team, shape, neighbourhood, holes):
         z = z.repeat(10, axis)
     z = z[tuple(slice(n) for n in shape)]
     mask = generator.random(shape) < 0.8 if holes else None
-    values, vague = z + 0.5 * generator.normal(size=shape), priors(4, 0.0, 10.0, 1.0, 0.1)
+    values, vague = z + 0.5 * generator.normal(size=shape), gaussian_noise(4, 0.0, 10.0, 1.0, 0.1)
     return LabelChain(Lattice(shape, neighbourhood, mask), values, 4, vague, 7, 0, team)
 
 
@@ -75,8 +75,8 @@ def test_any_number_of_threads_gives_the_same_bits(size, shape, neighbourhood, h
     for chain in (one, many):
         chain.traces = [
             chain.sweep(np.linspace(0.0, 1.0, 6)),
-            chain.final(TABLE, (0.0, 1.5), 4, count=False),
-            chain.final(TABLE, (0.0, 1.5), counted),
+            chain.sample(TABLE, (0.0, 1.5), 4, count=False),
+            chain.sample(TABLE, (0.0, 1.5), counted),
         ]
         chain.sweep(np.full(1, 0.7))
         chain.count()

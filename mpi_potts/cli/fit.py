@@ -42,7 +42,7 @@ def pose(comm: Comm, config: Config) -> Problem:
     def read() -> tuple[Config, Lattice, Facts]:
         changed, image, lattice = read_image(config)
         held.append(image)
-        return changed, lattice, Facts.of(image, lattice)
+        return changed, lattice, Facts.of(changed, image, lattice)
 
     config, lattice, facts = on_root(comm, read)
     image = bcast_first(comm, held[0] if held else None, config.fit.chains)

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..config.inputs import Config
 from ..errors import InputError
 from ..image.pixels import lattice_of, load_image
 from ..io import files, reading, store
 from ..io.formats import IMAGE
 from ..lattice import Lattice
+from ..model.noise import noise_kind
 from ..model.simulate import simulate_image, simulate_labels, truth_of
 from ..runtime import parallel
 from ..runtime.control import Control
@@ -67,8 +70,7 @@ def plan(config: Config, lattice: Lattice, number: int) -> Job:
     attributes = {
         "seed": config.seed,
         "beta": true.beta,
-        "mean": true.mean.tolist(),
-        "sd": true.sd.tolist(),
+        **{name: row.tolist() for name, row in zip(noise_kind(config).names, true.noise)},
         "number": number,
         "labels": k,
         "sweeps": keys.sweeps,
@@ -125,9 +127,10 @@ def _make_all(
 
 
 def _make(alone: Comm, config: Config, lattice: Lattice, job: Job, writer: str) -> None:
-    a = job.attributes
+    a, model = job.attributes, noise_kind(config)
+    noise = np.array([a[name] for name in model.names])
     labels, values = simulate_image(
-        lattice, a["labels"], a["beta"], a["mean"], a["sd"], config.seed, job.number, a["sweeps"]
+        lattice, a["labels"], a["beta"], noise, config.seed, job.number, a["sweeps"], model
     )
     attributes = a | {"statistic": lattice.statistic(labels), "input": config.text}
     store.write(alone, job.path, *IMAGE, attributes, {"values": values, "labels": labels}, writer)

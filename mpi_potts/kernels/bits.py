@@ -1,4 +1,4 @@
-"""Operations on words of 64 bits, which Python has no names for or numba does not turn into vectors."""
+"""Operations on words of bits, which Python has no names for or numba does not turn into vectors."""
 
 import numpy as np
 from llvmlite import ir
@@ -8,6 +8,32 @@ from numba.extending import intrinsic
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 HALVES = (1, 2, 4, 8, 16, 32)
+
+
+# A float and the integer that has its bits.
+_INTEGERS = {types.float64: types.uint64, types.float32: types.int32}
+_FLOATS = {integer: real for real, integer in _INTEGERS.items()}
+
+
+@intrinsic
+def to_bits(typingctx, value):
+    """The bits of a float64 as uint64, or of a float32 as int32."""
+    return _cast(value, _INTEGERS)
+
+
+@intrinsic
+def from_bits(typingctx, value):
+    """The float64 that has the bits of a uint64, or the float32 that has those of an int32."""
+    return _cast(value, _FLOATS)
+
+
+def _cast(kind, kinds):
+    """Signature and code of a change of type that leaves the bits as they are; none for other types."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
+
+    return (kinds[kind](kind), codegen) if kind in kinds else None
 
 
 @intrinsic

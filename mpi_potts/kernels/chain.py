@@ -1,9 +1,9 @@
-"""The label chain: sweeps with data, each followed by draws of the noise.
+"""The label chain: sweeps with data, each followed by a draw of the noise.
 
-One step, at a given beta, is a Gibbs sweep of the labels given mu and sigma, then mu and sigma given the
-labels, then, where the priors do not tell the labels apart, a renaming of the labels in the order of their
-means.  `run` makes a step for each of the betas it is given; `sample` draws beta before every step from its
-posterior given the statistic, and counts the labels of every pixel.
+One step, at a given beta, is a Gibbs sweep of the labels given the noise, then the noise given the labels,
+then, where the priors do not tell the labels apart, a renaming of the labels in the order that the noise
+model has for them.  `run` makes a step for each of the betas it is given; `sample` draws beta before every
+step from its posterior given the statistic, and counts the labels of every pixel.
 
 The order changes seldom, so the labels are renamed by a pass of their own, and only then.  The counts need no
 renaming: they are of labels that have been put in order.
@@ -14,12 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
-from .conditional import parameters
-from .conjugate import draw_noise, relabel, sort_by_mean
+from ..lattice import MASKED
 from .gibbs_blocks import flush, tally
 from .gibbs_data import sweep
-from .gibbs_layout import ABSENT, Pieces
-from .label_sums import COLUMNS, references
+from .noise import draw, no_sums, sort, terms
 from .surrogate import draw_beta
 from .variates import uniform
 from .words import draw_words
@@ -28,59 +26,58 @@ from .words import draw_words
 FULL = 255
 
 
-class Sites(NamedTuple):
-    """The labels of an image, where they are, and its observations, from `gibbs_data.prepare`."""
+class Surrogate(NamedTuple):
+    """p(beta | S(z)) by a binding function: see `surrogate`."""
 
-    state: np.ndarray
-    pieces: Pieces
-    data: tuple
-
-
-class Noise(NamedTuple):
-    """mu and sigma (k,) as they are now, their priors (4, k), and whether labels are named by their means."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    prior: np.ndarray
-    in_order: bool
+    table: np.ndarray  # (4, nodes) beta, log C, mean, variance
+    low: float  # the ends of the interval on which beta is uniform a priori
+    high: float
+    path: bool  # whether by log C, else by the synthetic likelihood
 
 
 class Trace(NamedTuple):
-    """One row for each step: beta (n,), S(z) (n,) int64, mu and sigma (n, k)."""
+    """One row for each step: beta (n,), S(z) (n,) int64, and the P parameters of the noise (P, n, k)."""
 
     beta: np.ndarray
     statistic: np.ndarray
-    mean: np.ndarray
-    sd: np.ndarray
+    noise: np.ndarray
+
+
+class StepWork(NamedTuple):
+    """What a step works in: a key (2,), the sums of the labels, and a table of their new names."""
+
+    key: np.ndarray
+    sums: np.ndarray
+    table: np.ndarray
 
 
 @njit(cache=True)
 def identity():
     """The table that renames no label."""
-    table = np.empty(ABSENT + 1, np.uint8)
+    table = np.empty(MASKED + 1, np.uint8)
     for label in range(table.size):
         table[label] = label
     return table
 
 
 @njit(cache=True)
-def in_units(sums, reference, scale):
-    """From grains to the units of the observations: sums (k, 3) in float64, and what they are about (k,)."""
-    grain = 1.0 / scale
-    totals, centre = np.empty((reference.size, 3)), np.empty(reference.size)
-    for j in range(reference.size):
-        totals[j, 0], totals[j, 1] = sums[j, 0], sums[j, 1] * grain
-        totals[j, 2] = (sums[j, 2] * 2.0**32 + sums[j, 3]) * grain * grain
-        centre[j] = reference[j] * grain
-    return totals, centre
+def relabel(z, table):
+    """Rename the labels of a flat array by a table of 256 bytes."""
+    for i in range(z.size):
+        z[i] = table[z[i]]
 
 
 @njit(cache=True)
-def update_noise(state, noise, sums, reference, scale, key, table):
-    """Draw mu and sigma given the sums of a sweep, in place; name the labels in order where that is asked."""
-    totals, centre = in_units(sums, reference, scale)
-    draw_noise(totals, centre, noise.prior, noise.mean, noise.sd, key[0], key[1])
-    if noise.in_order and sort_by_mean(noise.mean, noise.sd, table):
+def terms_of(noise, data):
+    """The terms of a sweep with this noise, where it is not called from a kernel."""
+    return terms(noise, data)
+
+
+@njit(cache=True)
+def update_noise(state, noise, terms, sums, key, table):
+    """Draw the noise given the sums of a sweep, in place; name the labels in order where that is asked."""
+    draw(noise, terms, sums, key)
+    if sort(noise, table):
         relabel(state, table)
 
 
@@ -91,61 +88,64 @@ def key_of(stream, number, key):
 
 
 @njit(cache=True)
-def step(sites, noise, beta, streams, number, key, sums, table):
+def step(sites, noise, beta, streams, number, work):
     """One sweep at beta and the noise after it, in place; S(z)."""
-    scale = float(sites.data[1])
-    weights, reference = parameters(noise.mean, noise.sd), references(noise.mean, scale)
-    key_of(streams[0], number, key)
-    statistic = sweep(sites.state, sites.pieces, sites.data, beta, weights, reference, key, sums)
-    key_of(streams[1], number, key)
-    update_noise(sites.state, noise, sums, reference, scale, key, table)
+    now = terms(noise, sites.data)
+    key_of(streams[0], number, work.key)
+    statistic = sweep(sites, now, beta, work.key, work.sums)
+    key_of(streams[1], number, work.key)
+    update_noise(sites.state, noise, now, work.sums, work.key, work.table)
     return statistic
 
 
 @njit(cache=True)
-def workspace(k):
-    """What a step works in: a key, the sums of the labels, and a table of their names."""
-    return np.empty(2, np.uint64), np.empty((k, COLUMNS), np.int64), identity()
+def step_work(sites, noise):
+    """Room for steps."""
+    return StepWork(np.empty(2, np.uint64), no_sums(terms(noise, sites.data)), identity())
 
 
 @njit(cache=True)
 def record(t, statistic, noise, trace):
     """Row t of the trace: what a step has left."""
     trace.statistic[t] = statistic
-    for j in range(noise.mean.size):
-        trace.mean[t, j], trace.sd[t, j] = noise.mean[j], noise.sd[j]
+    for p in range(noise.values.shape[0]):
+        for j in range(noise.values.shape[1]):
+            trace.noise[p, t, j] = noise.values[p, j]
 
 
 @njit(cache=True)
 def run(sites, noise, streams, first, trace):
-    """A step for each of the betas of the trace, numbered from `first`; the rest of the trace is filled."""
-    key, sums, table = workspace(noise.mean.size)
+    """A step for each of the betas of the trace, numbered from `first`; the rest of the trace is filled.
+
+    noise : the state of a noise model, which changes in place.  streams : (3, 2) of sweeps, noise and beta.
+    """
+    work = step_work(sites, noise)
     for t in range(trace.beta.size):
-        statistic = step(sites, noise, trace.beta[t], streams, first + t, key, sums, table)
+        statistic = step(sites, noise, trace.beta[t], streams, first + t, work)
         record(t, statistic, noise, trace)
 
 
 @njit(cache=True)
-def beta_given(statistic, surrogate, path, stream, number):
-    """The draw of beta before sweep `number`.  surrogate: the table, and the ends of the prior's interval."""
-    table, low, high = surrogate
+def beta_given(statistic, surrogate, stream, number):
+    """The draw of beta before sweep `number`, given S(z)."""
     k0, k1 = draw_words(uint64(number), uint64(0), stream[0], stream[1])
     word, _ = draw_words(uint64(0), uint64(0), k0, k1)
+    table, low, high, path = surrogate
     return draw_beta(table, low, high, statistic, path, uniform(word))
 
 
 @njit(cache=True)
-def sample(sites, noise, streams, first, statistic, surrogate, path, trace, counts):
+def sample(sites, noise, streams, first, statistic, surrogate, trace, counts):
     """Steps with beta drawn given the statistic, here that before the first step; fills the trace.
 
     counts (k, blocks * BLOCK) uint32 grow by one at every pixel's label after every step; none if k is 0.
     """
-    key, sums, table = workspace(noise.mean.size)
+    work = step_work(sites, noise)
     recent = np.zeros(counts.shape, np.uint8)
     blocks = sites.pieces.apart.size
     for t in range(trace.beta.size):
-        trace.beta[t] = beta_given(statistic, surrogate, path, streams[2], first + t)
-        statistic = step(sites, noise, trace.beta[t], streams, first + t, key, sums, table)
+        trace.beta[t] = beta_given(statistic, surrogate, streams[2], first + t)
+        statistic = step(sites, noise, trace.beta[t], streams, first + t, work)
         record(t, statistic, noise, trace)
         tally(sites.state, sites.pieces, recent, 0, blocks)
         if (t + 1) % FULL == 0:

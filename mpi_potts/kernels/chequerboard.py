@@ -26,20 +26,18 @@ bits whoever computes it.
 import numpy as np
 from numba import float32, int32, njit, uint8, uint64
 
-from .chequerboard_layout import ABSENT, BLOCK, Layout, from_labels, layout, to_labels
+from ..lattice import MASKED
+from .chequerboard_layout import BLOCK, ChequerboardLayout, from_labels, layout, to_labels
 from .elementary import exp, expm1
-from .gibbs_blocks import sum_bytes
+from .gibbs_blocks import FROZEN_BETA, sum_bytes
 from .words import draw_words, fill_words
 
-__all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels"]
+__all__ = ["ChequerboardLayout", "from_labels", "layout", "sweeps", "to_labels"]
 
 FEW = 3
 # A bit that no label of the few has, so that eight labels are tested at once.
 UNDECIDED = 128
 UNDECIDED_WORD = 0x8080808080808080
-
-# exp(-20) is below the resolution of the uniforms: nothing changes beyond, and float32 does not overflow.
-LARGEST_BETA = 20.0
 
 
 @njit(cache=True)
@@ -128,10 +126,10 @@ def count_neighbours(a, b, c, d, na, nb, nc, nd):
         la, lb, lc, ld = a[i], b[i], c[i], d[i]
         ab, ac, ad = uint8(la == lb), uint8(la == lc), uint8(la == ld)
         bc, bd, cd = uint8(lb == lc), uint8(lb == ld), uint8(lc == ld)
-        na[i] = uint8(1 + ab + ac + ad) if la != ABSENT else uint8(0)
-        nb[i] = uint8(1 + ab + bc + bd) if lb != ABSENT else uint8(0)
-        nc[i] = uint8(1 + ac + bc + cd) if lc != ABSENT else uint8(0)
-        nd[i] = uint8(1 + ad + bd + cd) if ld != ABSENT else uint8(0)
+        na[i] = uint8(1 + ab + ac + ad) if la != MASKED else uint8(0)
+        nb[i] = uint8(1 + ab + bc + bd) if lb != MASKED else uint8(0)
+        nc[i] = uint8(1 + ac + bc + cd) if lc != MASKED else uint8(0)
+        nd[i] = uint8(1 + ad + bd + cd) if ld != MASKED else uint8(0)
 
 
 @njit(cache=True)
@@ -221,10 +219,10 @@ def run(planes, absent, width, guard, blocks, k, beta, stream, first, statistic)
 
 
 def sweeps(
-    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
+    layout: ChequerboardLayout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
     """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistic = np.empty(count, dtype=np.int64)
-    beta = min(float(beta), LARGEST_BETA)
+    beta = min(float(beta), FROZEN_BETA)
     run(state, layout.absent, *layout.geometry, layout.labels, beta, stream, first, statistic)
     return statistic

@@ -17,17 +17,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 
 BLOCK = 512
-ABSENT = 255
 
 # (row parity, column parity) of the four sublattices.
 PARITIES = ((0, 0), (1, 1), (0, 1), (1, 0))
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class ChequerboardLayout:
     """The places of one lattice: `blocks` of them in each sublattice, after `guard` places of padding.
 
     absent : (4, places) uint8, 0 where a pixel exists and 255 elsewhere.
@@ -46,7 +45,7 @@ class Layout:
         """What kernels need to find a place's neighbours."""
         return self.width, self.guard, self.blocks
 
-    def scatter(self, image: np.ndarray, fill) -> np.ndarray:
+    def scatter(self, image: np.ndarray, fill: float) -> np.ndarray:
         """(4, places) array of an image in the order of the layout, `fill` where there is no pixel."""
         padded = np.full((2 * self.height, 2 * self.width), fill, dtype=image.dtype)
         rows, columns = self.lattice.shape
@@ -67,23 +66,23 @@ class Layout:
         return np.ascontiguousarray(padded[:rows, :columns])
 
 
-def layout(lattice: Lattice, labels: int) -> Layout:
+def layout(lattice: Lattice, labels: int) -> ChequerboardLayout:
     """The layout of a first-order plane with `labels` = k labels."""
     rows, columns = lattice.shape
     height, width = (rows + 1) // 2, (columns + 1) // 2 + 1
     # Neighbours of the first and last blocks lie within width + 1; whole cache lines keep blocks aligned.
     guard = -(-(width + 1) // 64) * 64
     blocks = -(-height * width // BLOCK)
-    empty = Layout(lattice, labels, width, height, guard, blocks, np.empty((4, 0), np.uint8))
-    absent = empty.scatter(np.zeros(lattice.shape, np.uint8), ABSENT)
-    return Layout(lattice, labels, width, height, guard, blocks, absent)
+    empty = ChequerboardLayout(lattice, labels, width, height, guard, blocks, np.empty((4, 0), np.uint8))
+    absent = empty.scatter(np.zeros(lattice.shape, np.uint8), MASKED)
+    return ChequerboardLayout(lattice, labels, width, height, guard, blocks, absent)
 
 
-def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
+def from_labels(layout: ChequerboardLayout, labels: np.ndarray) -> np.ndarray:
     """The state, (4, places) uint8, of an image of labels; what stands on masked pixels does not matter."""
-    return layout.scatter(np.asarray(labels, dtype=np.uint8), ABSENT)
+    return layout.scatter(np.asarray(labels, dtype=np.uint8), MASKED)
 
 
-def to_labels(layout: Layout, state: np.ndarray) -> np.ndarray:
+def to_labels(layout: ChequerboardLayout, state: np.ndarray) -> np.ndarray:
     """The image of labels, uint8, 255 where masked."""
     return layout.gather(state)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InputError
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 
 
 class Words(NamedTuple):
@@ -30,13 +30,13 @@ class Words(NamedTuple):
 
     exists: np.ndarray  # (words,) uint64: the sites
     possible: np.ndarray  # (D, words) uint64: the sites that have a neighbour in a direction
-    index: np.ndarray  # (D, words) uint32: u
+    source: np.ndarray  # (D, words) uint32: u
     shift: np.ndarray  # (D,) uint64: s
     follows: np.ndarray  # (D,) bool: this direction leads one place further back than the one before it
     pieces: np.ndarray  # (., 4) uint32: direction, first word, word after the last, u of the first
 
 
-class Layout(NamedTuple):
+class WordLayout(NamedTuple):
     """How a lattice with k labels lies in words."""
 
     labels: int  # k
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
         return (self.labels - 1).bit_length()
 
 
-def layout(lattice: Lattice, labels: int) -> Layout:
+def layout(lattice: Lattice, labels: int) -> WordLayout:
     """The layout of a lattice for labels 0..k-1."""
     if not 2 <= labels <= 255:
         raise ValueError("bit planes hold 2 to 255 labels")
@@ -65,10 +65,10 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     slots = np.arange(2, kept.size + 2) + np.cumsum(np.diff(kept, prepend=kept[0]) > 1)
     masks = _directions(Lattice(exists.shape, lattice.neighbourhood, exists), kept)
     words = _lay_out(kept, slots, flat[kept], np.array(sorted(masks)), masks)
-    return Layout(labels, lattice.shape, box, kept, slots, words)
+    return WordLayout(labels, lattice.shape, box, kept, slots, words)
 
 
-def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
+def from_labels(layout: WordLayout, labels: np.ndarray) -> np.ndarray:
     """(planes, words) uint64 from uint8 labels in the lattice's shape; masked pixels may hold anything."""
     state = np.zeros((layout.planes, layout.words.exists.size), dtype=np.uint64)
     for p, plane in enumerate(state):
@@ -76,12 +76,12 @@ def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
     return state & layout.words.exists
 
 
-def to_labels(layout: Layout, state: np.ndarray, masked: int = 255) -> np.ndarray:
-    """uint8 labels in the lattice's shape, `masked` where there is no pixel."""
-    inside = np.where(_bits(layout, layout.words.exists), 0, masked).astype(np.uint8)
+def to_labels(layout: WordLayout, state: np.ndarray) -> np.ndarray:
+    """uint8 labels in the lattice's shape, 255 where there is no pixel."""
+    inside = np.where(_bits(layout, layout.words.exists), 0, MASKED).astype(np.uint8)
     for p, plane in enumerate(state):
         inside |= _bits(layout, plane) << p
-    labels = np.full(layout.shape, masked, dtype=np.uint8)
+    labels = np.full(layout.shape, MASKED, dtype=np.uint8)
     labels[layout.box] = inside
     return labels
 
@@ -123,7 +123,7 @@ def _lay_out(kept, slots, sites, back, masks):
     return Words(
         exists=spread[0],
         possible=spread[1:],
-        index=index,
+        source=index,
         shift=(back % 64).astype(np.uint64),
         follows=np.diff(back, prepend=0) == 1,
         pieces=np.concatenate([_pieces(d, slots, u[slots]) for d, u in enumerate(index)]),

@@ -26,13 +26,13 @@ import numpy as np
 from numba import njit, uint32, uint64
 
 from .bits import ALL, ONE, flood, lowest, popcount
-from .cluster_layout import Layout, from_labels, layout, to_labels
+from .cluster_layout import WordLayout, from_labels, layout, to_labels
 from .elementary import expm1
 from .run_labels import Room, new_labels, room
 from .threefry import threefry2x64
 from .words import draw_words
 
-__all__ = ["Layout", "from_labels", "layout", "swendsen_wang", "to_labels"]
+__all__ = ["WordLayout", "from_labels", "layout", "swendsen_wang", "to_labels"]
 
 # Bits of the threshold that are compared 64 bonds at a time; the bonds then undecided are drawn one by one.
 SLICED = 8
@@ -61,7 +61,7 @@ class Scratch(NamedTuple):
     room: Room
 
 
-def scratch(layout: Layout) -> Scratch:
+def scratch(layout: WordLayout) -> Scratch:
     """Room for sweeps in this layout, where each site may be a run of its own."""
     directions, words = layout.words.possible.shape
     runs = int(np.bitwise_count(layout.words.exists).sum())
@@ -85,7 +85,7 @@ def threshold(beta: float) -> np.uint64:
 
 
 def swendsen_wang(
-    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
+    layout: WordLayout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
     """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistics = np.empty(count, dtype=np.int64)
@@ -223,7 +223,7 @@ def new_pairs(words, bonds, w, new, carry):
     """Fill `new` with the bonds of a word that join new pairs of runs; returns the sites that have any."""
     along, known, some = bonds[0, w], uint64(0), uint64(0)
     for d in range(1, new.size):
-        there = aligned(bonds[0], uint64(words.index[d, w]), words.shift[d])
+        there = aligned(bonds[0], uint64(words.source[d, w]), words.shift[d])
         known = known if words.follows[d] else uint64(0)
         new[d], joined, known = join_pairs(bonds[d, w], along, there, known, carry[d])
         carry[d] = joined >> uint64(63)
@@ -253,7 +253,7 @@ def join_runs(words, bonds, starts, before, parent, queue, new, carry):
         for d in range(1, new.size):
             firsts, others = new[d] & ~taken, new[d] & taken
             taken |= new[d]
-            u, s = uint64(words.index[d, w]), words.shift[d]
+            u, s = uint64(words.source[d, w]), words.shift[d]
             there = aligned(starts, u, s)
             runs_there = uint32(before[u] - popcount((starts[u - ONE] >> ONE) >> (uint64(63) - s)))
             while firsts:

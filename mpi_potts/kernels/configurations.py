@@ -9,7 +9,8 @@ changes by the difference of two words as each neighbour is looked at, and no lo
 import numpy as np
 from numba import njit, uint64
 
-from .neighbours import ABSENT, offsets_at
+from ..lattice import MASKED
+from .neighbours import offsets_at
 
 
 @njit(cache=True)
@@ -26,7 +27,7 @@ def tabulate(state, neighbours, words, codes, count, parts):
         around = offsets_at(neighbours, site)
         for offset in around:
             label = state[site + offset]
-            if label != ABSENT:
+            if label != MASKED:
                 code += words[number[label] + 1] - words[number[label]]
                 number[label] += 1
         place = code & mask
@@ -37,7 +38,7 @@ def tabulate(state, neighbours, words, codes, count, parts):
         count[place] += 1
         for offset in around:
             label = state[site + offset]
-            if label != ABSENT and number[label] > 0:
+            if label != MASKED and number[label] > 0:
                 if new:
                     parts[place, number[label]] += 1
                 number[label] = 0

@@ -13,9 +13,9 @@ for exp, log, log1p, the sine and the cosine, and below 4 for expm1 (near 0.4; b
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba import int64, njit, types, uint64
-from numba.extending import intrinsic
+from numba import int64, njit, uint64
+
+from .bits import from_bits, to_bits
 
 # log 2 in two parts; the first has 32 bits, so that its products with exponents are exact.
 _LN2_HIGH = 0.6931471803691238
@@ -26,34 +26,14 @@ _LOG2_E = 1.4426950408889634
 _ROUND = 1.5 * 2.0**52
 _ROUND_BITS = np.uint64(0x4338000000000000)
 
-_ONE_BITS = np.uint64(0x3FF0000000000000)
-_HALF_ROOT_BITS = np.uint64(0x3FE6A09E667F3BCD)  # of sqrt(1/2)
-_FRACTION_BITS = np.uint64(0x000FFFFFFFFFFFFF)
-_INTEGER_BITS = np.uint64(0x4330000000000000)  # of 2**52: with the bits of an integer below it, their sum
+ONE_BITS = np.uint64(0x3FF0000000000000)  # of 1.0
+HALF_ROOT_BITS = np.uint64(0x3FE6A09E667F3BCD)  # of sqrt(1/2)
+FRACTION_BITS = np.uint64(0x000FFFFFFFFFFFFF)  # where a float64 has its fraction
+INTEGER_BITS = np.uint64(0x4330000000000000)  # of 2**52: with the bits of an integer below it, their sum
 _SMALLEST_NORMAL = 2.0**-1022
 
 # Where exp is 0 and where it is infinite.
 _EXP_LOWEST, _EXP_HIGHEST = -746.0, 710.0
-
-
-@intrinsic
-def to_bits(typing, value):
-    """The 64 bits of a float64."""
-
-    def cast(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.uint64(types.float64), cast
-
-
-@intrinsic
-def from_bits(typing, value):
-    """The float64 of 64 bits."""
-
-    def cast(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.uint64), cast
 
 
 @njit(cache=True)
@@ -105,10 +85,10 @@ def log(x):
     """The natural logarithm: -inf at 0, nan below."""
     tiny = x < _SMALLEST_NORMAL
     scaled = x * 2.0**54 if tiny else x
-    bits = to_bits(scaled) + (_ONE_BITS - _HALF_ROOT_BITS)
+    bits = to_bits(scaled) + (ONE_BITS - HALF_ROOT_BITS)
     # The exponent, by bits: no vector unit before AVX-512 makes a float64 of a 64-bit integer.
-    e = from_bits((bits >> uint64(52)) | _INTEGER_BITS) - (2.0**52 + (1077.0 if tiny else 1023.0))
-    f = from_bits((bits & _FRACTION_BITS) + _HALF_ROOT_BITS) - 1.0
+    e = from_bits((bits >> uint64(52)) | INTEGER_BITS) - (2.0**52 + (1077.0 if tiny else 1023.0))
+    f = from_bits((bits & FRACTION_BITS) + HALF_ROOT_BITS) - 1.0
     # log(1 + f) = 2 artanh(s) = f - s (f - z (2/3 + 2/5 z + ...)), z = s**2 <= 0.0295.
     s = f / (2.0 + f)
     z = s * s

@@ -1,12 +1,11 @@
 """What the data say of a state of the label chain, pixel by pixel given its neighbours."""
 
-import math
-
 import numpy as np
 from numba import njit, uint64
 
 from .elementary import exp, log
 from .neighbours import offsets_at
+from .noise import log_density
 
 
 @njit(cache=True)
@@ -19,17 +18,14 @@ def like_weights(beta, most):
 
 
 @njit(cache=True)
-def evidence(state, y, neighbours, step, beta, mean, sd):
+def evidence(state, y, neighbours, step, beta, k, density):
     """(pixels, sum of log p(y_i | neighbours of i), and of log p(z_i | neighbours of i) the slope and the
     curvature in beta), over every `step`-th pixel.
 
-    state, y : flat, padded, as `neighbours` has them.  mean, sd : (k,).
+    state, y : flat, padded, as `neighbours` has them.  density : of the noise model, with k labels.
     """
-    k, most = mean.size, neighbours.most
+    most = neighbours.most
     power = like_weights(beta, most)
-    precision, log_sd = 0.5 / (sd * sd), np.empty(k)
-    for j in range(k):
-        log_sd[j] = log(sd[j]) + 0.5 * log(2.0 * math.pi)
     counts, logs = np.zeros(256, np.int64), np.empty(k)
     pixels, data, slope, curvature = 0, 0.0, 0.0, 0.0
     for i in range(0, neighbours.sites.size, step):
@@ -40,8 +36,7 @@ def evidence(state, y, neighbours, step, beta, mean, sd):
         largest = -np.inf
         total = like = square = 0.0
         for j in range(k):
-            distance = y[place] - mean[j]
-            logs[j] = -precision[j] * distance * distance - log_sd[j]
+            logs[j] = log_density(density, j, y[place])
             largest = max(largest, logs[j])
             weight = power[counts[j]]
             total += weight

@@ -7,9 +7,10 @@ exp2(t) = 2**i p(f) with i the nearest integer to t, f = t - i in [-1/2, 1/2], a
 5 with the smallest relative error (7.5e-8; with rounding 2.2e-7).
 """
 
-from llvmlite import ir
 from numba import float32, int32, njit, types
 from numba.extending import intrinsic
+
+from .bits import from_bits, to_bits
 
 # Adding it leaves the nearest integer in the low bits of the sum.
 ROUND = float32(1.5 * 2**23)
@@ -42,22 +43,6 @@ def larger(typing, a, b):
     return types.float32(types.float32, types.float32), generate
 
 
-@intrinsic
-def _bits(typing, x):
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.IntType(32))
-
-    return types.int32(types.float32), generate
-
-
-@intrinsic
-def _from_bits(typing, x):
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
-
-
 @njit(cache=True)
 def exp2(t):
     """2**t for t <= 0, as float32; what is below 2**-125 is 2**-125."""
@@ -66,4 +51,4 @@ def exp2(t):
     f = t - (rounded - ROUND)
     p = fma(fma(fma(fma(fma(P5, f, P4), f, P3), f, P2), f, P1), f, P0)
     # The integer goes into the exponent; the constant's own bits are shifted out.
-    return _from_bits(int32(_bits(p) + int32(_bits(rounded) << 23)))
+    return from_bits(int32(to_bits(p) + int32(to_bits(rounded) << 23)))

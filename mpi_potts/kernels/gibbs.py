@@ -18,22 +18,20 @@ how draws are addressed, are as in `gibbs_data.py`.
 import numpy as np
 from numba import float32, int32, njit, uint8, uint64
 
+from ..lattice import MASKED
 from .conditional import LOG_2, pick, workspace
 from .elementary import expm1, log
 from .float32 import exp2, fma, larger
-from .gibbs_blocks import MORE, PITCH, WIDE, collect, count_label, count_pairs, erase, store
-from .gibbs_layout import ABSENT, BLOCK, Layout, from_labels, layout, to_labels
+from .gibbs_blocks import FROZEN_BETA, MORE, PITCH, WIDE, collect, count_label, count_pairs, erase, store
+from .gibbs_layout import BLOCK, PieceLayout, from_labels, layout, to_labels
 from .leaf import leaf
 from .vectors import add_equal, fill, larger_bytes, load, save, where_equal
 from .words import draw_words, fill_words
 
-__all__ = ["Layout", "from_labels", "layout", "sweeps", "to_labels", "update"]
+__all__ = ["PieceLayout", "from_labels", "layout", "sweeps", "to_labels", "update"]
 
 # Words of a counter for the uniform labels.
 UNIFORM = 2 * MORE
-
-# exp(-20) is below the resolution of the weights: nothing changes beyond.
-LARGEST_BETA = 20.0
 
 # The logarithm of a weight that is as good as none.
 NONE = -1e9
@@ -52,7 +50,7 @@ def largest_label(counts, k, top):
 @leaf
 def count_before(near, degree, counts, top):
     """For each neighbour the number of those before it with the same label, 255 if absent; the largest."""
-    zero, absent = fill(uint8(0), WIDE), fill(uint8(ABSENT), WIDE)
+    zero, absent = fill(uint8(0), WIDE), fill(uint8(MASKED), WIDE)
     for i in range(0, BLOCK, WIDE):
         largest = zero
         for m in range(degree):
@@ -69,14 +67,14 @@ def accumulate(count, slope, shift, before, weight):
     """The weights 2**(slope count + shift), added to those before; none where absent."""
     for i in range(BLOCK):
         w = exp2(fma(float32(int32(count[i])), slope, shift[i]))
-        weight[i] = before[i] + (w if count[i] != ABSENT else float32(0))
+        weight[i] = before[i] + (w if count[i] != MASKED else float32(0))
 
 
 @leaf
 def weigh_labels(near, degree, k, slope, work, counts):
     """The weights of the labels, added up."""
-    space, _, small, _ = work
-    top, shift, before = small[0], space[k], space[k + 2]
+    space, top = work.weights, work.octets[0]
+    shift, before = space[k], space[k + 2]
     for j in range(k):
         count_label(uint8(j), near, degree, counts[j * BLOCK : (j + 1) * BLOCK])
     largest_label(counts, k, top)
@@ -90,8 +88,8 @@ def weigh_labels(near, degree, k, slope, work, counts):
 @leaf
 def weigh_neighbours(near, degree, slope, uniform, gain, work, counts):
     """The weights of a uniform label, 2**uniform, and of the neighbours, 2**(slope c + gain), added up."""
-    space, _, small, _ = work
-    top, shift, first = small[0], space[degree + 1], space[0]
+    space, top = work.weights, work.octets[0]
+    shift, first = space[degree + 1], space[0]
     count_before(near, degree, counts, top)
     for i in range(BLOCK):
         largest = larger(fma(float32(int32(top[i])), slope, gain), uniform)
@@ -108,7 +106,7 @@ def name(new, near, degree, words, other, k, index, colour, k0, k1):
     fill_words(words, index // 4, uint64(UNIFORM + colour), k0, k1)
     for i in range(BLOCK):
         other[i] = uint8((uint64(random[i]) * uint64(k)) >> uint64(32))
-    absent = fill(uint8(ABSENT), WIDE)
+    absent = fill(uint8(MASKED), WIDE)
     for i in range(0, BLOCK, WIDE):
         chosen, label = load(new, i, WIDE), load(other, i, WIDE)
         for m in range(degree):
@@ -125,7 +123,7 @@ def update_blocks(state, pieces, k, terms, key, colour, first, last, work, near,
     slope, uniform, gain = terms
     start, apart, absent, place, length, rows = pieces[1:7]
     slot, shift, earlier = pieces.slot[colour], pieces.shift[colour], pieces.earlier[colour]
-    new, like = work[2][1], work[2][2]
+    new, like = work.octets[1], work.octets[2]
     degree, before = slot.size, pieces.first[colour]
     statistic = 0
     for block in range(before + first, before + last):
@@ -133,10 +131,10 @@ def update_blocks(state, pieces, k, terms, key, colour, first, last, work, near,
         collect(state, here, end, place, length, pieces.half, rows, slot, shift, near)
         if words.size == 0:
             weigh_labels(near, degree, k, slope, work, counts)
-            pick(work, k, index, colour, MORE + colour, key[0], key[1])
+            pick(work, index, colour, MORE + colour, key)
         else:
             weigh_neighbours(near, degree, slope, uniform, gain, work, counts)
-            pick(work, degree + 1, index, colour, MORE + colour, key[0], key[1])
+            pick(work, index, colour, MORE + colour, key)
             name(new, near, degree, words, like, k, index, colour, key[0], key[1])
         erase(new, absent[block * BLOCK : (block + 1) * BLOCK])
         store(state, here, apart[block], end, place, length, new)
@@ -185,9 +183,9 @@ def run(state, pieces, k, beta, stream, first, statistic):
 
 
 def sweeps(
-    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
+    layout: PieceLayout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
     """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistic = np.empty(count, dtype=np.int64)
-    run(state, layout.pieces, layout.labels, min(float(beta), LARGEST_BETA), stream, first, statistic)
+    run(state, layout.pieces, layout.labels, min(float(beta), FROZEN_BETA), stream, first, statistic)
     return statistic

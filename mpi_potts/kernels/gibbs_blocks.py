@@ -8,7 +8,8 @@ piece before it left beyond its end.
 import numpy as np
 from numba import int64, njit, uint8, uint64
 
-from .gibbs_layout import ABSENT, BLOCK, PIECE
+from ..lattice import MASKED
+from .gibbs_layout import BLOCK, PIECE
 from .leaf import leaf
 from .vectors import add_equal, either, fill, load, mix, save, where_equal
 
@@ -17,6 +18,10 @@ MORE = 16
 
 # From one row of neighbours to the next; the last piece of a block may reach beyond its end.
 PITCH = BLOCK + 2 * PIECE
+
+# exp(-20) is below the resolution of weights and uniforms: beyond this beta no probability changes, and
+# powers of exp(beta) in float32 might overflow.  `lattice.LARGEST_BETA` is what an input may ask for.
+FROZEN_BETA = 20.0
 
 # Bytes that are compared at once.
 WIDE = 64
@@ -78,7 +83,7 @@ def count_label(label, near, degree, count):
 @leaf
 def count_pairs(z, near, degree, like):
     """The number of neighbours at the first `degree` steps that have their site's label."""
-    zero, absent = fill(uint8(0), WIDE), fill(uint8(ABSENT), WIDE)
+    zero, absent = fill(uint8(0), WIDE), fill(uint8(MASKED), WIDE)
     for i in range(0, BLOCK, WIDE):
         mine, a = load(z, i, WIDE), zero
         for m in range(degree):
@@ -105,7 +110,7 @@ def tally_blocks(state, pieces, z, counts, first, last):
         for s in range(uint64(start[block]), uint64(start[block + 1])):
             save(z, d, load(state, place[s], PIECE))
             d += length[s]
-        z[d:BLOCK] = ABSENT
+        z[d:BLOCK] = MASKED
         for j in range(counts.shape[0]):
             count, mine = counts[j, block * BLOCK : (block + 1) * BLOCK], fill(uint8(j), WIDE)
             for i in range(0, BLOCK, WIDE):

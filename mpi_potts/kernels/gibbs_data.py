@@ -1,103 +1,102 @@
-"""Gibbs sweeps of p(z | y, mu, sigma, beta) on any lattice, colour by colour (paper, equation 10).
+"""Gibbs sweeps of p(z | y, noise, beta) on any lattice, colour by colour (paper, equation 10).
 
-The conditional distribution of a site, and how it is drawn from, is in `conditional.py`; where labels are, in
-`gibbs_layout.py`.  S(z) is the sum over all sites of their neighbours in earlier colours that have the same
-label: every edge once, when its second end has been drawn.
+The conditional distribution of a site, and how it is drawn from, is in `conditional`; what the observations
+say, and what is summed for the draw of the noise, in `noise`; where labels are, in `gibbs_layout`.  S(z) is
+the sum over all sites of their neighbours in earlier colours that have the same label: every edge once, when
+its second end has been drawn.
 
-Each site draws from the counter (its number in the colour, the colour), and sums are in integers (see
-`label_sums`): a block gives the same bits whoever computes it.
+Each site draws from the counter (its number in the colour, the colour), and sums are in integers: a block
+gives the same bits whoever computes it.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float32, njit, uint8
 
-from .conditional import LOG_2, draw_labels, log_weights, workspace
+from .conditional import LOG_2, BlockWork, draw_labels, workspace
 from .gibbs_blocks import MORE, PITCH, collect, count_label, count_pairs, erase, store
-from .gibbs_layout import BLOCK, Layout
-from .label_sums import COLUMNS, add_block, block_totals, quantise
+from .gibbs_layout import BLOCK
 from .leaf import leaf
+from .noise import add_block, log_weights, no_sums
+
+
+class Sites(NamedTuple):
+    """The labels of an image, where they are, and its observations, as the noise model has them."""
+
+    state: np.ndarray  # uint8
+    pieces: Any  # `gibbs_layout.Pieces`, or for `graph_gibbs` its `Graph`
+    data: Any
+
+
+class SweepWork(NamedTuple):
+    """What a sweep works in."""
+
+    block: BlockWork
+    near: np.ndarray  # the neighbours of a block, a row of PITCH bytes for each step
+
+
+@njit(cache=True)
+def sweep_work(pieces, k):
+    """Room for sweeps with k labels."""
+    return SweepWork(workspace(k), np.zeros(pieces.slot.shape[1] * PITCH, np.uint8))
 
 
 @leaf
-def weigh(near, degree, y, slope, noise, work):
+def weigh(terms, near, degree, y, slope, work):
     """The logarithms of all weights of a block, and their maxima, for `draw_labels`."""
-    space, _, small, _ = work
-    k = noise.shape[1]
+    k, space = work.candidates, work.weights
     before = space[k + 3]
     for j in range(k):
         # The maxima alternate between two rows.
         largest = space[k + (j & 1)]
-        count_label(uint8(j), near, degree, small[0])
-        log_weights(small[0], y, slope, noise[0, j], noise[1, j], noise[2, j], before, space[j], largest)
+        count_label(uint8(j), near, degree, work.octets[0])
+        log_weights(terms, j, work.octets[0], y, slope, before, space[j], largest)
         before = largest
 
 
 @leaf
-def update_blocks(state, pieces, data, slope, noise, reference, key, colour, first, last, work, near, sums):
+def update_blocks(sites, terms, slope, key, colour, first, last, work, sums):
     """What `update` does, with arrays to work in."""
-    y, scale, totals = data
+    pieces, data, near = sites.pieces, sites.data, work.near
     start, apart, absent, place, length, rows = pieces[1:7]
     slot, shift, earlier = pieces.slot[colour], pieces.shift[colour], pieces.earlier[colour]
-    new, like = work[2][1], work[2][2]
-    k, degree, before = noise.shape[1], slot.size, pieces.first[colour]
+    new, like = work.block.octets[1], work.block.octets[2]
+    degree, before = slot.size, pieces.first[colour]
     statistic = 0
     for block in range(before + first, before + last):
-        values, index = y[block * BLOCK : (block + 1) * BLOCK], (block - before) * BLOCK
+        values, index = data.values[block * BLOCK : (block + 1) * BLOCK], (block - before) * BLOCK
         here, end = start[block], start[block + 1]
-        collect(state, here, end, place, length, pieces.half, rows, slot, shift, near)
-        weigh(near, degree, values, slope, noise, work)
-        draw_labels(work, k, index, colour, MORE + colour, key[0], key[1])
+        collect(sites.state, here, end, place, length, pieces.half, rows, slot, shift, near)
+        weigh(terms, near, degree, values, slope, work.block)
+        draw_labels(work.block, index, colour, MORE + colour, key)
         erase(new, absent[block * BLOCK : (block + 1) * BLOCK])
-        store(state, here, apart[block], end, place, length, new)
+        store(sites.state, here, apart[block], end, place, length, new)
         if earlier > 0:
             statistic += count_pairs(new, near, earlier, like)
-        add_block(new, values, scale, totals[block], reference, sums)
+        add_block(terms, data, block, new, sums)
     return statistic
 
 
 @njit(cache=True, nogil=True)
-def update(state, pieces, data, beta, noise, reference, key, colour, first, last):
+def update(sites, terms, beta, key, colour, first, last):
     """Draw blocks first..last-1 of a colour, numbered from its first; what they add to S(z), and their sums.
 
-    data : from `prepare`.  noise : (3, k) from `parameters`.  reference : (k,) from `references`.  The sums
-    are (k, 4) int64, see `label_sums`.  S(z) is the sum over all blocks of all colours, in turn.
+    terms : of the noise model.  The sums are those of `noise.add_block`.  S(z) is the sum over all blocks of
+    all colours, in turn.
     """
-    sums = np.zeros((reference.size, COLUMNS), np.int64)
-    near = np.zeros(pieces.slot.shape[1] * PITCH, np.uint8)
-    work, slope = workspace(reference.size), float32(beta / LOG_2)
-    like = update_blocks(
-        state, pieces, data, slope, noise, reference, key, colour, first, last, work, near, sums
-    )
-    return like, sums
+    sums = no_sums(terms)
+    work, slope = sweep_work(sites.pieces, sums.shape[0]), float32(beta / LOG_2)
+    return update_blocks(sites, terms, slope, key, colour, first, last, work, sums), sums
 
 
 @njit(cache=True)
-def sweep(state, pieces, data, beta, noise, reference, key, sums):
-    """One sweep of all colours; S(z).  sums (k, 4) become those of all sites about `reference`."""
+def sweep(sites, terms, beta, key, sums):
+    """One sweep of all colours; S(z).  The sums become those of all sites."""
     sums[:] = 0
-    near = np.zeros(pieces.slot.shape[1] * PITCH, np.uint8)
-    work, slope = workspace(reference.size), float32(beta / LOG_2)
-    statistic = 0
-    for colour in range(pieces.earlier.size):
-        last = pieces.first[colour + 1] - pieces.first[colour]
-        statistic += update_blocks(
-            state, pieces, data, slope, noise, reference, key, colour, 0, last, work, near, sums
-        )
+    work, slope = sweep_work(sites.pieces, sums.shape[0]), float32(beta / LOG_2)
+    statistic, first = 0, sites.pieces.first
+    for colour in range(sites.pieces.earlier.size):
+        last = first[colour + 1] - first[colour]
+        statistic += update_blocks(sites, terms, slope, key, colour, 0, last, work, sums)
     return statistic
-
-
-@njit(cache=True)
-def sum_blocks(y, scale, absent):
-    """(blocks, 3) int64: the totals of every block."""
-    totals = np.empty((y.size // BLOCK, 3), np.int64)
-    for block in range(len(totals)):
-        part = slice(block * BLOCK, (block + 1) * BLOCK)
-        block_totals(absent[part] == 0, y[part], scale, totals[block])
-    return totals
-
-
-def prepare(layout: Layout, y: np.ndarray) -> tuple[np.ndarray, np.float32, np.ndarray]:
-    """The data of `update`, of an image with values of about mean 0 and variance 1."""
-    grains, scale = quantise(np.where(layout.lattice.exists, y, 0.0))
-    values = layout.scatter(grains, 0.0)
-    return values, np.float32(scale), sum_blocks(values, np.float32(scale), layout.pieces.absent)

@@ -19,15 +19,14 @@ on how blocks are divided between calls, threads or ranks.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import InputError
-from ..lattice import Lattice
+from ..lattice import MASKED, Lattice
 
 BLOCK = 512
-ABSENT = 255
 
 # Places that are copied at once; a piece and its two neighbours fit between two segments.
 PIECE = 32
@@ -55,56 +54,66 @@ class Pieces(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """The places of one lattice with `labels` = k labels.
+class BlockLayout:
+    """The sites of a lattice, or of any graph, with `labels` = k labels, in blocks, colour by colour.
 
-    place, position : (n,) int32, of each pixel that exists, in raster order: its place in a state, and its
-    number in the order of the blocks.
+    position : (n,) of each site that exists, in raster order: its number in the order of the blocks.
+    pieces   : where sites and their neighbours are, for kernels; `first` has the first block of each colour.
     """
 
     lattice: Lattice
     labels: int
-    places: int
-    place: np.ndarray = field(repr=False)
     position: np.ndarray = field(repr=False)
-    pieces: Pieces = field(repr=False)
+    pieces: Any = field(repr=False)
 
     @property
     def colours(self) -> int:
+        """The number of colours."""
         return self.pieces.first.size - 1
 
     @property
     def blocks(self) -> int:
         """The number of blocks of all colours."""
-        return self.pieces.apart.size
+        return int(self.pieces.first[-1])
 
     def blocks_of(self, colour: int) -> int:
         """The number of blocks of one colour; a colour may be empty."""
         return int(self.pieces.first[colour + 1] - self.pieces.first[colour])
 
-    def scatter(self, image: np.ndarray, fill) -> np.ndarray:
+    def scatter(self, image: np.ndarray, fill: float) -> np.ndarray:
         """(blocks * BLOCK,) the pixels of an image in the order of the blocks, `fill` where there is none."""
         values = np.full(self.blocks * BLOCK, fill, dtype=image.dtype)
         values[self.position] = image[self.lattice.exists]
         return values
 
-    def gather(self, values: np.ndarray, fill=0) -> np.ndarray:
+    def gather(self, values: np.ndarray, fill: float = 0) -> np.ndarray:
         """The image (*shape, ...) of an array (blocks * BLOCK, ...), `fill` where masked."""
         image = np.full((*self.lattice.shape, *values.shape[1:]), fill, dtype=values.dtype)
         image[self.lattice.exists] = values[self.position]
         return image
 
 
-def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class PieceLayout(BlockLayout):
+    """The places of one lattice.
+
+    places : how many a state has.  place : (n,) int32, of each pixel that exists, in raster order.
+    """
+
+    places: int
+    place: np.ndarray = field(repr=False)
+
+
+def from_labels(layout: PieceLayout, labels: np.ndarray) -> np.ndarray:
     """The state, (places,) uint8, of an image of labels; what stands on masked pixels does not matter."""
-    state = np.full(layout.places, ABSENT, dtype=np.uint8)
+    state = np.full(layout.places, MASKED, dtype=np.uint8)
     state[layout.place] = np.asarray(labels)[layout.lattice.exists]
     return state
 
 
-def to_labels(layout: Layout, state: np.ndarray) -> np.ndarray:
+def to_labels(layout: PieceLayout, state: np.ndarray) -> np.ndarray:
     """The image of labels, uint8, 255 where masked."""
-    labels = np.full(layout.lattice.shape, ABSENT, dtype=np.uint8)
+    labels = np.full(layout.lattice.shape, MASKED, dtype=np.uint8)
     labels[layout.lattice.exists] = state[layout.place]
     return labels
 
@@ -211,7 +220,7 @@ def _pieces_of(place, segments, half, steps):
 
 def _put_together(parts, first, position, tables, half):
     """`Pieces` from those of every colour; first: the first block of each."""
-    absent = np.full(first[-1] * BLOCK, ABSENT, dtype=np.uint8)
+    absent = np.full(first[-1] * BLOCK, MASKED, dtype=np.uint8)
     absent[position] = 0
     close = np.concatenate([_close_to_next(place, block) for block, place, *_ in parts])
     block = np.concatenate([part[0] + before for part, before in zip(parts, first)])
@@ -241,7 +250,7 @@ def _find(lattice):
     return keys, parities[-1], lattice.colour(parities[3 - lattice.dimensions :]), steps
 
 
-def layout(lattice: Lattice, labels: int) -> Layout:
+def layout(lattice: Lattice, labels: int) -> PieceLayout:
     """The layout of a lattice with labels 0..k-1."""
     keys, odd, colour, steps = _find(lattice)
     segments = _Segments(keys)
@@ -259,4 +268,4 @@ def layout(lattice: Lattice, labels: int) -> Layout:
         position[mine] = first[-1] * BLOCK + number
         first.append(first[-1] - (-bridged.size // BLOCK))
     pieces = _put_together(parts, np.array(first), position, tables, half)
-    return Layout(lattice, labels, 2 * half, place, position, pieces)
+    return PieceLayout(lattice, labels, position, pieces, 2 * half, place)

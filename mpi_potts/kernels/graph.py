@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
+from ..lattice import MASKED, Lattice
 from .clusters import threshold, unite
 from .run_labels import Room, draw_labels, room, spread_labels
 from .words import draw_words, fill_words
@@ -21,7 +22,7 @@ from .words import draw_words, fill_words
 BLOCK = 512
 
 
-class Layout(NamedTuple):
+class EdgeLayout(NamedTuple):
     """The edges of a graph with k labels."""
 
     labels: int  # k
@@ -39,7 +40,7 @@ class GraphScratch(NamedTuple):
     room: Room
 
 
-def layout(lattice, labels: int) -> Layout:
+def layout(lattice: Lattice, labels: int) -> EdgeLayout:
     """The layout of a graph or lattice for labels 0..k-1."""
     if not 2 <= labels <= 255:
         raise ValueError("2 to 255 labels are accepted")
@@ -48,23 +49,23 @@ def layout(lattice, labels: int) -> Layout:
     ends = np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in lattice.pairs(number)])
     ends = np.sort(ends[ends.all(axis=1)], axis=1)[:, ::-1]
     order = np.lexsort((ends[:, 1], ends[:, 0]))
-    return Layout(labels, lattice.exists, np.ascontiguousarray(ends[order]))
+    return EdgeLayout(labels, lattice.exists, np.ascontiguousarray(ends[order]))
 
 
-def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
+def from_labels(layout: EdgeLayout, labels: np.ndarray) -> np.ndarray:
     """(sites,) uint8 from labels in the lattice's shape; masked pixels may hold anything."""
     return labels[layout.exists]
 
 
-def to_labels(layout: Layout, state: np.ndarray, masked: int = 255) -> np.ndarray:
-    """uint8 labels in the lattice's shape, `masked` where there is no pixel."""
-    labels = np.full(layout.exists.shape, masked, dtype=np.uint8)
+def to_labels(layout: EdgeLayout, state: np.ndarray) -> np.ndarray:
+    """uint8 labels in the lattice's shape, 255 where there is no pixel."""
+    labels = np.full(layout.exists.shape, MASKED, dtype=np.uint8)
     labels[layout.exists] = state
     return labels
 
 
 def swendsen_wang(
-    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
+    layout: EdgeLayout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
     """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistics = np.empty(count, dtype=np.int64)

@@ -12,27 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import float32, njit, uint64
 
-from ..lattice import Lattice
-from .conditional import LOG_2, draw_labels, log_weights, workspace
+from ..lattice import MASKED, Lattice
+from .conditional import LOG_2, draw_labels, workspace
 from .gibbs_blocks import erase
-from .gibbs_data import prepare
-from .gibbs_layout import ABSENT, BLOCK
-from .label_sums import COLUMNS, add_block
+from .gibbs_data import Sites
+from .gibbs_layout import BLOCK, BlockLayout
 from .leaf import leaf
+from .noise import NoData, add_block, log_weights, no_sums
 from .words import draw_words
-
-__all__ = [
-    "Adjacency",
-    "Layout",
-    "from_labels",
-    "layout",
-    "prepare",
-    "sweep",
-    "sweeps",
-    "tally",
-    "to_labels",
-    "update",
-]
 
 
 class Adjacency(NamedTuple):
@@ -43,39 +30,6 @@ class Adjacency(NamedTuple):
     start: np.ndarray  # (blocks * BLOCK + 1,) int64 where the neighbours of each place begin
     later: np.ndarray  # (blocks * BLOCK,) int64 where those of later colours begin
     near: np.ndarray  # (2 edges,) int32 places
-
-
-class Layout(NamedTuple):
-    """The sites of a graph with k labels."""
-
-    lattice: Lattice
-    labels: int
-    position: np.ndarray  # (n,) int64 the place of each site, in raster order
-    pieces: Adjacency
-
-    @property
-    def colours(self) -> int:
-        return self.pieces.first.size - 1
-
-    @property
-    def blocks(self) -> int:
-        return int(self.pieces.first[-1])
-
-    def blocks_of(self, colour: int) -> int:
-        """The number of blocks of one colour."""
-        return int(self.pieces.first[colour + 1] - self.pieces.first[colour])
-
-    def scatter(self, image: np.ndarray, fill) -> np.ndarray:
-        """(blocks * BLOCK,) values of the sites in the order of places, `fill` where there is none."""
-        values = np.full(self.blocks * BLOCK, fill, dtype=image.dtype)
-        values[self.position] = image[self.lattice.exists]
-        return values
-
-    def gather(self, values: np.ndarray, fill=0) -> np.ndarray:
-        """The image (*shape, ...) of an array (blocks * BLOCK, ...), `fill` where masked."""
-        image = np.full((*self.lattice.shape, *values.shape[1:]), fill, dtype=values.dtype)
-        image[self.lattice.exists] = values[self.position]
-        return image
 
 
 @njit(cache=True)
@@ -103,7 +57,7 @@ def _edges(lattice):
     return np.concatenate([ends, ends[:, ::-1]])
 
 
-def layout(lattice: Lattice, labels: int) -> Layout:
+def layout(lattice: Lattice, labels: int) -> BlockLayout:
     """The layout of a graph, or a lattice, for labels 0..k-1: its shape, what exists, and `pairs`."""
     ends = _edges(lattice)
     ends = ends[np.argsort(ends[:, 0], kind="stable")]
@@ -114,7 +68,7 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     order = np.argsort(colour, kind="stable")
     position = np.empty(n, dtype=np.int64)
     position[order] = np.arange(n) + np.repeat(first[:-1] * BLOCK - (np.cumsum(sizes) - sizes), sizes)
-    absent = np.full(first[-1] * BLOCK, ABSENT, dtype=np.uint8)
+    absent = np.full(first[-1] * BLOCK, MASKED, dtype=np.uint8)
     absent[position] = 0
     # A place's neighbours in the order of places, which is that of colours.
     here, there = position[ends].T
@@ -123,17 +77,19 @@ def layout(lattice: Lattice, labels: int) -> Layout:
     start = np.searchsorted(here, np.arange(absent.size + 1))
     block_colour = np.repeat(np.arange(sizes.size), np.diff(first) * BLOCK)
     later = start[:-1] + np.bincount(here[block_colour[there] < block_colour[here]], minlength=absent.size)
-    return Layout(lattice, labels, position, Adjacency(first, absent, start, later, there.astype(np.int32)))
+    return BlockLayout(
+        lattice, labels, position, Adjacency(first, absent, start, later, there.astype(np.int32))
+    )
 
 
-def from_labels(layout: Layout, labels: np.ndarray) -> np.ndarray:
+def from_labels(layout: BlockLayout, labels: np.ndarray) -> np.ndarray:
     """The state, uint8, of labels in the shape of the graph; masked sites may hold anything."""
-    return layout.scatter(np.asarray(labels, dtype=np.uint8), ABSENT)
+    return layout.scatter(np.asarray(labels, dtype=np.uint8), MASKED)
 
 
-def to_labels(layout: Layout, state: np.ndarray) -> np.ndarray:
+def to_labels(layout: BlockLayout, state: np.ndarray) -> np.ndarray:
     """The labels, uint8, in the shape of the graph, 255 where masked."""
-    return layout.gather(state, ABSENT)
+    return layout.gather(state, MASKED)
 
 
 @leaf
@@ -156,57 +112,49 @@ def count_pairs(state, graph, place, new):
 
 
 @leaf
-def update_blocks(state, graph, data, slope, noise, reference, key, colour, first, last, work, counts, sums):
-    """What `update` does, with arrays to work in; no sums where there is no room for them."""
-    y, scale, totals = data
-    space, _, small, _ = work
-    k, new, before, statistic = noise.shape[1], small[1], graph.first[colour], 0
+def update_blocks(sites, terms, slope, key, colour, first, last, work, counts, sums):
+    """What `update` does, with arrays to work in."""
+    state, graph, data = sites.state, sites.pieces, sites.data
+    k, space, new = work.candidates, work.weights, work.octets[1]
+    before, statistic = graph.first[colour], 0
     for block in range(before + first, before + last):
         part = slice(block * BLOCK, (block + 1) * BLOCK)
-        values = y[part]
         count_labels(state, graph, part.start, counts)
         top = space[k + 3]
         for j in range(k):
             # The maxima alternate between two rows.
             largest = space[k + (j & 1)]
-            mean, curvature, level = noise[0, j], noise[1, j], noise[2, j]
-            log_weights(counts[j], values, slope, mean, curvature, level, top, space[j], largest)
+            log_weights(terms, j, counts[j], data.values[part], slope, top, space[j], largest)
             top = largest
-        draw_labels(work, k, (block - before) * BLOCK, 2 * colour, 2 * colour + 1, key[0], key[1])
+        draw_labels(work, (block - before) * BLOCK, 2 * colour, 2 * colour + 1, key)
         erase(new, graph.absent[part])
         for i in range(BLOCK):
             state[part.start + i] = new[i]
         statistic += count_pairs(state, graph, part.start, new)
-        if sums.size > 0:
-            add_block(new, values, scale, totals[block], reference, sums)
+        add_block(terms, data, block, new, sums)
     return statistic
 
 
 @njit(cache=True, nogil=True)
-def update(state, graph, data, beta, noise, reference, key, colour, first, last):
+def update(sites, terms, beta, key, colour, first, last):
     """Draw blocks first..last-1 of a colour, numbered from its first; what they add to S(z), and their sums.
 
-    data : from `prepare`, and the rest as in `gibbs_data.update`.
+    All as in `gibbs_data.update`.
     """
-    k, slope = noise.shape[1], float32(beta / LOG_2)
-    counts, sums = np.empty((k, BLOCK), np.int32), np.zeros((reference.size, COLUMNS), np.int64)
-    like = update_blocks(
-        state, graph, data, slope, noise, reference, key, colour, first, last, workspace(k), counts, sums
-    )
-    return like, sums
+    sums, slope = no_sums(terms), float32(beta / LOG_2)
+    work, counts = workspace(sums.shape[0]), np.empty((sums.shape[0], BLOCK), np.int32)
+    return update_blocks(sites, terms, slope, key, colour, first, last, work, counts, sums), sums
 
 
 @njit(cache=True)
-def sweep(state, graph, data, beta, noise, reference, key, sums):
-    """One sweep of all colours; S(z).  sums (k, 4) become those of all sites about `reference`."""
-    k, slope, statistic = noise.shape[1], float32(beta / LOG_2), 0
+def sweep(sites, terms, beta, key, sums):
+    """One sweep of all colours; S(z).  The sums become those of all sites."""
+    k, slope, statistic, first = sums.shape[0], float32(beta / LOG_2), 0, sites.pieces.first
     work, counts = workspace(k), np.empty((k, BLOCK), np.int32)
     sums[:] = 0
-    for colour in range(graph.first.size - 1):
-        last = graph.first[colour + 1] - graph.first[colour]
-        statistic += update_blocks(
-            state, graph, data, slope, noise, reference, key, colour, 0, last, work, counts, sums
-        )
+    for colour in range(first.size - 1):
+        last = first[colour + 1] - first[colour]
+        statistic += update_blocks(sites, terms, slope, key, colour, 0, last, work, counts, sums)
     return statistic
 
 
@@ -220,17 +168,16 @@ def tally(state, graph, counts, first, last):
 
 @njit(cache=True)
 def run(state, graph, k, beta, stream, first, statistic):
-    # Without data all weights of the observations are 1, and nothing is summed.
-    data = np.zeros(state.size, np.float32), float32(1), np.zeros((0, 3), np.int64)
-    noise, reference = np.zeros((3, k), np.float32), np.zeros(k, np.int64)
-    key, sums = np.empty(2, np.uint64), np.zeros((0, COLUMNS), np.int64)
+    """Sweeps of the prior from number `first` on, and S(z) after each."""
+    terms = NoData(k, np.zeros(state.size, np.float32))
+    sites, sums, key = Sites(state, graph, terms), no_sums(terms), np.empty(2, np.uint64)
     for t in range(statistic.size):
         key[0], key[1] = draw_words(uint64(first + t), uint64(0), stream[0], stream[1])
-        statistic[t] = sweep(state, graph, data, beta, noise, reference, key, sums)
+        statistic[t] = sweep(sites, terms, beta, key, sums)
 
 
 def sweeps(
-    layout: Layout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
+    layout: BlockLayout, state: np.ndarray, beta: float, stream: np.ndarray, first: int, count: int
 ) -> np.ndarray:
     """Sweeps of the prior first..first+count-1, `state` in place; (count,) int64, S(z) after each."""
     statistic = np.empty(count, dtype=np.int64)

@@ -14,8 +14,6 @@ from numba import njit, uint64
 from ..graph import Graph
 from ..lattice import Lattice
 
-ABSENT = np.uint8(255)
-
 
 class Neighbours(NamedTuple):
     """Where the sites of a lattice are in a padded flat array, and their neighbours from there.
@@ -54,7 +52,7 @@ def _of_graph(graph):
     return Neighbours(sites, offsets.astype(np.int64).view(np.uint64), start, graph.most, **place)
 
 
-def pad(image: np.ndarray, exists: np.ndarray, fill) -> np.ndarray:
+def pad(image: np.ndarray, exists: np.ndarray, fill: float) -> np.ndarray:
     """An image as the flat array, `fill` where no pixel exists."""
     inside = np.where(exists, image, image.dtype.type(fill))
     return np.pad(inside, 1, constant_values=fill).ravel() if image.ndim > 1 else inside

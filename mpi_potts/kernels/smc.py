@@ -10,23 +10,20 @@ ceil(M / 4), and each of a counter's two words gives two normals by the method o
 and two turn it to one of the four quarters.  A row of M replicates is the Q first words' cosines, the Q
 second words' cosines, then the sines in the same order, so that no loop has to interleave.  Logarithm, sine
 and cosine are polynomials with a relative error below 2e-11, without a branch, so that the loops become
-vector code.
+vector code.  That is why they are not those of `elementary`, which are right to the last place, by
+longer series and with a branch for the quarter circle: here N M normals are drawn at a time.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types, uint64
-from numba.extending import intrinsic
+from numba import njit, uint64
 
+from .bits import from_bits, to_bits
+from .elementary import FRACTION_BITS, HALF_ROOT_BITS, INTEGER_BITS, ONE_BITS
 from .threefry import threefry2x64
 
 # Rows whose words are made into normals together: the buffers stay in the first-level cache.
 TILE = 8
 
-_ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0
-_HALF_ROOT = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
-_FRACTION = np.uint64(0x000FFFFFFFFFFFFF)  # where a float64 has its fraction
-_INTEGER = np.uint64(0x4330000000000000)  # the bits of 2**52: with the bits of an integer below it, their sum
 _SIGN = np.uint64(0x8000000000000000)
 _ANGLE = np.uint64(0x3FFFFF)  # bits 0 to 21 of a word
 _SWAP = np.uint64(0x400000)  # bit 22
@@ -38,26 +35,6 @@ _SINE = (-0.1666666666385529, 0.008333331874710278, -0.00019840086735415703, 2.7
 _COSINE = (0.0416666666643212, -0.0013888887672017262, 2.4800600377352918e-05, -2.7300959222475303e-07)
 
 
-@intrinsic
-def _bits(typing_context, value):
-    """The 64 bits of a float64."""
-
-    def cast(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.uint64(types.float64), cast
-
-
-@intrinsic
-def _float(typing_context, value):
-    """The float64 of 64 bits."""
-
-    def cast(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.uint64), cast
-
-
 @njit(inline="always")
 def _horner(c, z):
     return c[0] + z * (c[1] + z * (c[2] + z * c[3]))
@@ -66,9 +43,9 @@ def _horner(c, z):
 @njit(inline="always")
 def _log(u):
     """log(u) for normal u > 0: u = 2**e (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), log(1 + f) = 2 artanh(s)."""
-    bits = _bits(u) + (_ONE - _HALF_ROOT)
-    e = _float((bits >> uint64(52)) | _INTEGER) - (2.0**52 + 1023.0)
-    f = _float((bits & _FRACTION) + _HALF_ROOT) - 1.0
+    bits = to_bits(u) + (ONE_BITS - HALF_ROOT_BITS)
+    e = from_bits((bits >> uint64(52)) | INTEGER_BITS) - (2.0**52 + 1023.0)
+    f = from_bits((bits & FRACTION_BITS) + HALF_ROOT_BITS) - 1.0
     s = f / (2.0 + f)
     z = s * s
     return e * _LN2 + (f - s * (f - z * _horner(_LOG, z)))
@@ -91,16 +68,16 @@ def _cosine(a):
 @njit(inline="always")
 def _normal_pair(word):
     """Two independent standard normals from 64 random bits."""
-    u = _float(((word >> uint64(24)) << uint64(12)) | _ONE) - (1.0 - 2.0**-41)
+    u = from_bits(((word >> uint64(24)) << uint64(12)) | ONE_BITS) - (1.0 - 2.0**-41)
     r = np.sqrt(-2.0 * _log(u))
-    v = _float(((word & _ANGLE) << uint64(30)) | _ONE) - (1.5 - 2.0**-23)
+    v = from_bits(((word & _ANGLE) << uint64(30)) | ONE_BITS) - (1.5 - 2.0**-23)
     a = v * (0.5 * np.pi)
     c = r * _cosine(a)
     s = r * _sine(a)
     # One bit reflects in the diagonal, the next turns by half a circle: the four quarters.
     swap = (word & _SWAP) != uint64(0)
     turn = (word << uint64(40)) & _SIGN
-    return _float(_bits(s if swap else c) ^ turn), _float(_bits(c if swap else s) ^ turn)
+    return from_bits(to_bits(s if swap else c) ^ turn), from_bits(to_bits(c if swap else s) ^ turn)
 
 
 @njit(error_model="numpy", cache=True)

@@ -12,7 +12,7 @@ from numba.extending import intrinsic, models, register_model
 class Bytes(types.Type):
     """A vector of so many bytes."""
 
-    def __init__(self, size):
+    def __init__(self, size: int):
         self.size = size
         super().__init__(name=f"Bytes({size})")
 

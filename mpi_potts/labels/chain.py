@@ -1,9 +1,9 @@
-"""The label chain: z, mu, sigma of one image, one sweep at a time (paper, section 4.2).
+"""The label chain: z and the noise of one image, one sweep at a time (paper, section 4.2).
 
-Given beta, a step draws z from p(z | y, mu, sigma, beta), then mu and sigma from their conjugate posteriors;
-where the priors are the same for all labels, the labels are then named in the order of their means.  `sweep`
-takes the betas, one for each step; `final` draws them from p(beta | S(z)) by a binding function's table, so
-that beta and z together sample their posterior, and counts the labels of every pixel.
+Given beta, a step draws z from p(z | y, noise, beta), then the noise from its posterior given z; where the
+priors are the same for all labels, the labels are then named in the order of their means.  `sweep` takes the
+betas, one for each step; `sample` draws them from p(beta | S(z)) by a binding function's table, so that beta
+and z together sample their posterior, and counts the labels of every pixel.
 
 Inside, y has mean 0 and variance 1: that keeps float32 good enough for the weights of the fast path.  Steps
 are numbered, and all their draws are addressed by (seed, chain, number): chains with the same arguments are
@@ -14,10 +14,9 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..errors import InputError
-from ..kernels.chain import Noise, Trace
-from ..kernels.label_sums import scale_of
+from ..kernels.chain import Surrogate, Trace
 from ..lattice import MASKED, Lattice
-from ..model.noise import Priors
+from ..model.noise import NoiseModel
 from ..rng import Purpose
 from ..runtime.threads import ALONE, Team
 from .routes import route
@@ -33,17 +32,12 @@ UNEVEN = 0.5
 START = 2**62
 
 
-def grain_of(pixels: np.ndarray) -> float:
-    """What the pixels (n,) of an image are multiples of inside, in the image's units: see `label_sums`."""
-    unit = float(pixels.std())
-    return unit / scale_of(float(np.abs(pixels - pixels.mean()).max()) / unit)
-
-
 class LabelChain:
     """The labels and the noise of one image.
 
     Attributes: statistic, S(z) of the current labels; done, the number of steps so far; counted, the number
-    of steps whose labels `final` has counted; mean, sd (k,), the current noise in the image's units.
+    of steps whose labels have been counted; noise, the model and prior of the noise; values (P, k), its
+    current parameters in the image's units.
     """
 
     def __init__(
@@ -51,7 +45,7 @@ class LabelChain:
         lattice: Lattice,
         values: np.ndarray,
         labels: int,
-        priors: Priors,
+        noise: NoiseModel,
         seed: int,
         chain: int = 0,
         team: Team = ALONE,
@@ -66,14 +60,13 @@ class LabelChain:
             raise InputError(
                 "all pixels are equal, or some are not finite: their labels cannot be told apart"
             )
-        self.lattice, self.k, self.priors = lattice, labels, priors
-        self._prior = priors.standardised(self.centre, self.unit).rows()
-        self._in_order = priors.exchangeable
+        self.lattice, self.k, self.noise = lattice, labels, noise
+        self._noise = noise.standardised(self.centre, self.unit)
         purposes = (Purpose.LABEL_SWEEP, Purpose.NOISE, Purpose.FINAL_BETA)
         self._streams = np.stack([rng.stream(seed, purpose, chain) for purpose in purposes])
         image = np.zeros(lattice.shape)
         image[lattice.exists] = (observed - self.centre) / self.unit
-        self._route = route(lattice, labels, image, team)
+        self._route = route(lattice, noise, image, team)
         self.done = self.counted = 0
         self._start(image[lattice.exists], self._streams[0], chain)
 
@@ -85,15 +78,12 @@ class LabelChain:
         jittered = y + JITTER * rng.normals(stream, START + 1, y.size)
         group = np.searchsorted(np.quantile(jittered, cuts), jittered, side="right")
         # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
-        z = np.argsort(self.priors.mean, kind="stable")[group]
-        number = np.bincount(z, minlength=k)
-        total, square = (np.bincount(z, weights=w, minlength=k) for w in (y, y * y))
-        self._mean = total / np.maximum(number, 1)
-        spread = square / np.maximum(number, 1) - self._mean * self._mean
-        self._sd = np.sqrt(np.maximum(spread, 1.0 / (k * k)))
-        self._load(z.astype(np.uint8))
+        z = self.noise.order[group]
+        least = 1.0 / (k * k)
+        self._values = self.noise.of_labels(z, y, k, least, empty=least)
+        self._put(z.astype(np.uint8))
 
-    def _load(self, labels):
+    def _put(self, labels):
         """Take labels (of the pixels that exist) as the state, with nothing counted."""
         image = np.full(self.lattice.shape, MASKED, dtype=np.uint8)
         image[self.lattice.exists] = labels
@@ -106,21 +96,18 @@ class LabelChain:
         return self._route.labels()
 
     @property
-    def mean(self) -> np.ndarray:
-        return self.centre + self.unit * self._mean
-
-    @property
-    def sd(self) -> np.ndarray:
-        return self.unit * self._sd
+    def values(self) -> np.ndarray:
+        """(P, k) the current parameters of the noise in the image's units."""
+        return self.noise.in_units(self._values, self.centre, self.unit)
 
     def sweep(self, betas: np.ndarray) -> Trace:
         """A step at each of the betas."""
         betas = np.ascontiguousarray(betas, dtype=np.float64)
         trace = self._trace(betas.copy())
-        self._route.run(self._noise, self._streams, self.done, trace)
+        self._route.run(self._state, self._streams, self.done, trace)
         return self._advance(trace)
 
-    def final(
+    def sample(
         self,
         table: np.ndarray,
         interval: tuple[float, float],
@@ -140,32 +127,31 @@ class LabelChain:
             )
         if marginal not in MARGINALS:
             raise InputError(f"fit.marginal = {marginal!r}: one of {MARGINALS} is accepted")
-        surrogate = np.ascontiguousarray(table, dtype=np.float64), low, high
-        trace = self._trace(np.empty(steps))
-        by_path, start = marginal == "path", (self.done, self.statistic)
-        self._route.sample(self._noise, self._streams, *start, surrogate, by_path, trace, count)
+        surrogate = Surrogate(np.ascontiguousarray(table, dtype=np.float64), low, high, marginal == "path")
+        trace, start = self._trace(np.empty(steps)), (self.done, self.statistic)
+        self._route.sample(self._state, self._streams, *start, surrogate, trace, count)
         self.counted += steps if count else 0
         return self._advance(trace)
 
     def count(self) -> None:
-        """Count the labels of the current step, after a `sweep`; `final` counts by itself."""
+        """Count the labels of the current step, after a `sweep`; `sample` counts by itself."""
         self._route.count()
         self.counted += 1
 
     @property
-    def _noise(self):
+    def _state(self):
         """The current noise, which steps change in place."""
-        return Noise(self._mean, self._sd, self._prior, self._in_order)
+        return self._noise.state(self._values)
 
     def _trace(self, betas):
         n, k = betas.size, self.k
-        return Trace(betas, np.empty(n, dtype=np.int64), np.empty((n, k)), np.empty((n, k)))
+        return Trace(betas, np.empty(n, dtype=np.int64), np.empty((len(self.noise.names), n, k)))
 
     def _advance(self, trace):
         self.done += trace.beta.size
         if trace.beta.size:
             self.statistic = int(trace.statistic[-1])
-        return trace._replace(mean=self.centre + self.unit * trace.mean, sd=self.unit * trace.sd)
+        return trace._replace(noise=self.noise.in_units(trace.noise, self.centre, self.unit))
 
     @property
     def counts(self) -> np.ndarray:
@@ -183,7 +169,7 @@ class LabelChain:
         packed = {
             "steps": np.array([self.done, self.counted], dtype=np.int64),
             "labels": self.labels[self.lattice.exists],
-            "noise": np.stack([self._mean, self._sd]),
+            "noise": self._values.copy(),
         }
         if self.counted:
             packed["counts"] = self.counts[self.lattice.exists]
@@ -192,8 +178,8 @@ class LabelChain:
     def unpack(self, packed: dict[str, np.ndarray]) -> None:
         """Go on from where another chain with the same arguments was packed."""
         self.done, self.counted = (int(n) for n in packed["steps"])
-        self._mean, self._sd = (np.array(row, dtype=np.float64) for row in packed["noise"])
-        self._load(packed["labels"])
+        self._values = np.array(packed["noise"], dtype=np.float64)
+        self._put(packed["labels"])
         if self.counted:
             counts = np.zeros((*self.lattice.shape, self.k), dtype=np.uint32)
             counts[self.lattice.exists] = packed["counts"]

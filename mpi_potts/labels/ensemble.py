@@ -11,18 +11,19 @@ how beta moves.  In the final phase of the SMC beta is drawn from p(beta | S(z))
 methods that need no SMC are such a phase from the start.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ..estimation import autocorrelation
-from ..io.store import Rows
+from ..io.rows import Rows
+from ..kernels.chain import Trace
 from ..lattice import Lattice
 from ..runtime.parallel import Comm, bcast, quiet_wait, sum_on_root
 from ..smc.sampler import State, chain_betas
-from .chain import LabelChain, Trace
+from .chain import LabelChain
 from .guide import Guide
 
 # A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
@@ -30,26 +31,44 @@ from .guide import Guide
 SLICE_SITES = 200_000_000
 
 
-class Draws(NamedTuple):
-    """Counted sweeps of the final phase: beta and S(z) (chains, n), mu and sigma (chains, n, k)."""
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Counted steps: beta and S(z) (chains, n), and by name the parameters of the noise (chains, n, k)."""
 
     beta: np.ndarray
     statistic: np.ndarray
-    mean: np.ndarray
-    sd: np.ndarray
+    noise: dict[str, np.ndarray]
 
     @classmethod
-    def room(cls, chains: int, sweeps: int, labels: int) -> "Draws":
-        beta, mean = np.zeros((chains, sweeps)), np.zeros((chains, sweeps, labels))
-        return cls(beta, np.zeros((chains, sweeps), dtype=np.int64), mean, mean.copy())
+    def room(cls, chains: int, steps: int, labels: int, noise: Iterable[str]) -> "Draws":
+        """Zeros for so many steps of every chain; noise : the names of its parameters."""
+        parameters = {name: np.zeros((chains, steps, labels)) for name in noise}
+        return cls(np.zeros((chains, steps)), np.zeros((chains, steps), dtype=np.int64), parameters)
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Draws":
+        """From what `arrays` gave."""
+        noise = {name: values for name, values in arrays.items() if name not in ("beta", "statistic")}
+        return cls(arrays["beta"], arrays["statistic"], noise)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of them by name."""
+        return {"beta": self.beta, "statistic": self.statistic} | self.noise
 
     def put(self, chain: int, first: int, trace: Trace) -> None:
-        for room, values in zip(self, trace):
+        """Take over the steps of a trace, from number `first` on."""
+        for room, values in zip(self.arrays().values(), (trace.beta, trace.statistic, *trace.noise)):
             room[chain, first : first + len(values)] = values
 
     def to(self, count: int) -> "Draws":
         """The first `count` draws of every chain."""
-        return Draws(*(values[:, :count] for values in self))
+        return Draws.of({name: values[:, :count] for name, values in self.arrays().items()})
+
+
+def join(traces: Sequence[Trace]) -> Trace:
+    """Traces that follow each other, as one."""
+    beta, statistic, noise = zip(*traces)
+    return Trace(np.concatenate(beta), np.concatenate(statistic), np.concatenate(noise, axis=1))
 
 
 # The first sweeps of a chain, of this number; S(z) after each.
@@ -85,7 +104,7 @@ class Phase(Protocol):
 
 
 @dataclass(frozen=True)
-class Final:
+class SurrogatePhase:
     """beta drawn before each sweep from p(beta | S(z)) by a binding function's table."""
 
     table: np.ndarray
@@ -97,10 +116,14 @@ class Final:
     cost: int = 1
 
     def start(self, number: int) -> np.ndarray:
+        """Nothing: S(z) of the chain says all."""
         return np.zeros(0)
 
-    def run(self, number, chain, memory, first, steps, counting) -> Trace:
-        return chain.final(self.table, self.interval, steps, self.marginal, counting)
+    def run(
+        self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
+    ) -> Trace:
+        """Steps of a chain, in place; labels are counted where `counting`."""
+        return chain.sample(self.table, self.interval, steps, self.marginal, counting)
 
 
 class LabelChains:
@@ -115,13 +138,16 @@ class LabelChains:
         count: int,
         seed: int,
         width: int = 0,
+        noise: tuple[str, ...] = (),
     ):
-        """make(c): chain c at its start.  labels: k, or 0 where they are observed.  width: of the phase."""
+        """make(c): chain c at its start.  labels: k, or 0 where they are observed.  width: of the phase.
+        noise: the names of its parameters; none where the labels are observed."""
         self._comm, self._lattice, self.labels, self.count, self._seed = comm, lattice, labels, count, seed
         self.numbers = np.arange(comm.rank, count, comm.size)
         self.chains = [make(int(c)) for c in self.numbers]
         self.burned = self.drawn = 0
-        self._draws = Draws.room(self.numbers.size, 0, labels)
+        self._noise = noise
+        self._draws = Draws.room(self.numbers.size, 0, labels, noise)
         self.memory = np.zeros((self.numbers.size, width))
 
     def warm_up(self, start: Start) -> None:
@@ -153,7 +179,7 @@ class LabelChains:
         quiet_wait(self._comm)
         return bcast(self._comm, told)
 
-    def final(self, phase: Phase) -> Iterator[int]:
+    def run(self, phase: Phase) -> Iterator[int]:
         """The phase in slices; yields the steps done after each.  Continues where it was packed."""
         self._draws = self._with_room(phase.sweeps)
         if self.burned + self.drawn == 0:
@@ -176,8 +202,8 @@ class LabelChains:
             yield self.burned + self.drawn
 
     def _with_room(self, sweeps):
-        room = Draws.room(self.numbers.size, sweeps, self.labels)
-        for new, old in zip(room, self.draws):
+        room = Draws.room(self.numbers.size, sweeps, self.labels, self._noise)
+        for new, old in zip(room.arrays().values(), self.draws.arrays().values()):
             new[:, : self.drawn] = old
         return room
 
@@ -195,8 +221,8 @@ class LabelChains:
 
     def pack(self) -> dict[str, np.ndarray | Rows]:
         """Everything as datasets of a checkpoint, a row for each chain."""
-        arrays = {"final": np.array([self.burned, self.drawn])}
-        arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws._asdict().items()}
+        arrays: dict[str, np.ndarray | Rows] = {"final": np.array([self.burned, self.drawn])}
+        arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws.arrays().items()}
         if self.memory.shape[1]:
             arrays["memory"] = self._rows(self.memory)
         packed = [chain.pack() for chain in self.chains]
@@ -210,8 +236,9 @@ class LabelChains:
     ) -> None:
         """Go on from what `pack` gave: `whole` arrays, and a function that reads this rank's rows by name."""
         self.burned, self.drawn = (int(n) for n in whole["final"])
-        draws = rows([f"draws/{name}" for name in Draws._fields])
-        self._draws = Draws(*(draws[f"draws/{name}"] for name in Draws._fields))
+        names = [*self._draws.arrays()]
+        draws = rows([f"draws/{name}" for name in names])
+        self._draws = Draws.of({name: draws[f"draws/{name}"] for name in names})
         if self.memory.shape[1]:
             self.memory = rows(["memory"])["memory"]
         parts = rows([f"chain/{name}" for name in self._parts()])
@@ -226,5 +253,7 @@ class LabelChains:
         sites, k = self._lattice.sites, self.labels
         if k == 0:
             return {"steps": (np.int64, (2,))}
-        parts = {"steps": (np.int64, (2,)), "labels": (np.uint8, (sites,)), "noise": (np.float64, (2, k))}
+        parts: dict[str, tuple[type, tuple[int, ...]]] = {"steps": (np.int64, (2,))}
+        parts["labels"] = np.uint8, (sites,)
+        parts["noise"] = np.float64, (len(self._noise), k)
         return parts | ({"counts": (np.uint32, (sites, k))} if self.drawn else {})

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from .. import arithmetic
 from ..binding.function import Binding
 from ..estimation import quadrature
+from ..kernels.chain import Trace
 from ..smc.sampler import State
-from .chain import LabelChain, Trace
+from .chain import LabelChain
 
 FAR = 3.0
 # The part of `label_sweeps` that a guided chain makes, and the fewest sweeps that tell the noise of S(z).
@@ -43,4 +44,4 @@ class Guide:
     def sweep(self, chain: LabelChain, label_sweeps: int) -> Trace:
         """Sweeps of a chain, each at a beta drawn before it from p(beta | S(z))."""
         sweeps = min(label_sweeps, max(FEWEST, round(PART * label_sweeps)))
-        return chain.final(self.binding.table, self.interval, sweeps, self.marginal, count=False)
+        return chain.sample(self.binding.table, self.interval, sweeps, self.marginal, count=False)

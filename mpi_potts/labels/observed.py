@@ -2,26 +2,28 @@
 
 import numpy as np
 
-from .chain import Trace
+from ..kernels.chain import Trace
 
 
 class ObservedLabels:
-    """What the joint chains see of a LabelChain; there is no noise, so no columns of it."""
+    """What the joint chains see of a LabelChain; there is no noise, so no parameters of it."""
 
     def __init__(self, labels: np.ndarray, statistic: int):
         self.labels, self.statistic, self.done = labels, statistic, 0
 
     def sweep(self, betas: np.ndarray) -> Trace:
+        """Steps at these betas, which change nothing."""
         n = len(betas)
         self.done += n
-        none = np.empty((n, 0))
-        return Trace(np.array(betas), np.full(n, self.statistic), none, none)
+        return Trace(np.array(betas), np.full(n, self.statistic), np.empty((0, n, 0)))
 
     def count(self) -> None:
         """Nothing to count."""
 
     def pack(self) -> dict[str, np.ndarray]:
+        """The number of steps so far, as a LabelChain has it."""
         return {"steps": np.array([self.done, 0])}
 
     def unpack(self, packed: dict[str, np.ndarray]) -> None:
+        """Go on from what `pack` gave."""
         self.done = int(packed["steps"][0])

@@ -13,19 +13,18 @@ import numpy as np
 
 from .. import rng
 from ..kernels import chain, gibbs_blocks, gibbs_data, gibbs_layout, graph_gibbs
-from ..kernels.chain import FULL, Noise, Sites, Trace
-from ..kernels.conditional import parameters
-from ..kernels.gibbs_layout import BLOCK
-from ..kernels.label_sums import references
+from ..kernels.chain import FULL, Surrogate, Trace
+from ..kernels.gibbs_data import Sites
+from ..kernels.gibbs_layout import BLOCK, BlockLayout
 from ..lattice import GRAPH, Lattice
+from ..model.noise import NoiseModel
 from ..runtime.threads import Team
 
 
 class BlockKernel(NamedTuple):
     """What a route needs of a kernel that keeps sites in blocks."""
 
-    layout: Callable[[Lattice, int], Any]
-    prepare: Callable[..., tuple]
+    layout: Callable[[Lattice, int], BlockLayout]
     from_labels: Callable[..., np.ndarray]
     to_labels: Callable[..., np.ndarray]
     update: Callable[..., tuple]
@@ -34,7 +33,6 @@ class BlockKernel(NamedTuple):
 
 ON_LATTICE = BlockKernel(
     gibbs_layout.layout,
-    gibbs_data.prepare,
     gibbs_layout.from_labels,
     gibbs_layout.to_labels,
     gibbs_data.update,
@@ -43,20 +41,22 @@ ON_LATTICE = BlockKernel(
 ON_GRAPH = BlockKernel(*(getattr(graph_gibbs, name) for name in BlockKernel._fields))
 
 
-def route(lattice: Lattice, labels: int, image: np.ndarray, team: Team) -> "Route":
+def route(lattice: Lattice, noise: NoiseModel, image: np.ndarray, team: Team) -> "Route":
     """The labels of an image with values of about mean 0 and variance 1."""
     if lattice.neighbourhood == GRAPH:
-        return SharedRoute(lattice, labels, image, team, ON_GRAPH)
-    return Route(lattice, labels, image) if team.size == 1 else SharedRoute(lattice, labels, image, team)
+        return SharedRoute(lattice, noise, image, team, ON_GRAPH)
+    return Route(lattice, noise, image) if team.size == 1 else SharedRoute(lattice, noise, image, team)
 
 
 class Route:
     """The labels of an image as the kernels have them, their steps, and how often each pixel had each."""
 
-    def __init__(self, lattice: Lattice, labels: int, image: np.ndarray, kernel: BlockKernel = ON_LATTICE):
+    def __init__(
+        self, lattice: Lattice, noise: NoiseModel, image: np.ndarray, kernel: BlockKernel = ON_LATTICE
+    ):
         self._kernel = kernel
-        self.layout = kernel.layout(lattice, labels)
-        self.data = kernel.prepare(self.layout, image)
+        self.layout = kernel.layout(lattice, noise.labels)
+        self.data = noise.data(self.layout, image)
         self._restart(np.empty(0, np.uint8))
 
     def _restart(self, state):
@@ -74,16 +74,26 @@ class Route:
         """The labels of the state: uint8 of the lattice's shape, 255 where masked."""
         return self._kernel.to_labels(self.layout, self.sites.state)
 
-    def run(self, noise: Noise, streams: np.ndarray, first: int, trace: Trace) -> None:
-        """A step for each of the betas of the trace: see `kernels.chain.run`."""
+    def run(self, noise: Any, streams: np.ndarray, first: int, trace: Trace) -> None:
+        """A step for each of the betas of the trace: see `kernels.chain.run`.
+
+        noise : the state of the noise model, which changes in place.
+        """
         chain.run(self.sites, noise, streams, first, trace)
 
     def sample(
-        self, noise: Noise, streams: np.ndarray, first: int, statistic: int, surrogate, path, trace, count
+        self,
+        noise: Any,
+        streams: np.ndarray,
+        first: int,
+        statistic: int,
+        surrogate: Surrogate,
+        trace: Trace,
+        count: bool,
     ) -> None:
         """Steps with beta drawn given the statistic; labels are counted where `count`."""
         counts = self._counts() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint32)
-        chain.sample(self.sites, noise, streams, first, statistic, surrogate, path, trace, counts)
+        chain.sample(self.sites, noise, streams, first, statistic, surrogate, trace, counts)
 
     def count(self) -> None:
         """Count the labels of the state once, in bytes that are added up before they overflow."""
@@ -122,38 +132,48 @@ class SharedRoute(Route):
     def __init__(
         self,
         lattice: Lattice,
-        labels: int,
+        noise: NoiseModel,
         image: np.ndarray,
         team: Team,
         kernel: BlockKernel = ON_LATTICE,
     ):
-        super().__init__(lattice, labels, image, kernel)
+        super().__init__(lattice, noise, image, kernel)
         self._team, self._table = team, chain.identity()
 
-    def run(self, noise, streams, first, trace):
+    def run(self, noise: Any, streams: np.ndarray, first: int, trace: Trace) -> None:
+        """A step for each of the betas of the trace."""
         for t, beta in enumerate(trace.beta):
             chain.record(t, self._step(noise, beta, streams, first + t), noise, trace)
 
-    def sample(self, noise, streams, first, statistic, surrogate, path, trace, count):
+    def sample(
+        self,
+        noise: Any,
+        streams: np.ndarray,
+        first: int,
+        statistic: int,
+        surrogate: Surrogate,
+        trace: Trace,
+        count: bool,
+    ) -> None:
+        """Steps with beta drawn given the statistic; labels are counted where `count`."""
         for t in range(trace.beta.size):
-            trace.beta[t] = chain.beta_given(statistic, surrogate, path, streams[2], first + t)
+            trace.beta[t] = chain.beta_given(statistic, surrogate, streams[2], first + t)
             statistic = self._step(noise, trace.beta[t], streams, first + t)
             chain.record(t, statistic, noise, trace)
             if count:
                 self.count()
 
     def _step(self, noise, beta, streams, number):
-        scale = float(self.data[1])
-        weights, reference = parameters(noise.mean, noise.sd), references(noise.mean, scale)
+        terms = chain.terms_of(noise, self.data)
         key = rng.key(streams[0], number)
-        found = []
+        parts = []
         for colour in range(self.layout.colours):
-            work = partial(self._kernel.update, *self.sites, beta, weights, reference, key, colour)
-            found += self._team.share(self.layout.blocks_of(colour), work)
-        sums = sum(part for _, part in found)
+            work = partial(self._kernel.update, self.sites, terms, beta, key, colour)
+            parts += self._team.share(self.layout.blocks_of(colour), work)
+        sums = sum(part for _, part in parts)
         key = rng.key(streams[1], number)
-        chain.update_noise(self.sites.state, noise, sums, reference, scale, key, self._table)
-        return sum(like for like, _ in found)
+        chain.update_noise(self.sites.state, noise, terms, sums, key, self._table)
+        return sum(like for like, _ in parts)
 
     def _tally(self, recent):
         work = partial(self._kernel.tally, self.sites.state, self.layout.pieces, recent)

@@ -19,7 +19,7 @@ maximises the pseudolikelihood of its labels (by Newton's method, one step a rou
 in two at random, has many states of low density.  The evidence of a mode would; it is approximated, as in the
 pseudolikelihood information criterion (Stanford and Raftery 2002), by
 
-    sum_i log sum_j p(z_i = j | neighbours of i, beta) N(y_i; mu_j, sigma_j**2)  +  log p(mu, sigma),
+    sum_i log sum_j p(z_i = j | neighbours of i, beta) p(y_i | z_i = j)  +  log p(noise),
 
 which sums over the label of every pixel given its neighbours, and so counts the entropy of labels that the
 data leave open, instead of rewarding or punishing it.  It is averaged over the later rounds.  After half of
@@ -34,8 +34,8 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..kernels.evidence import evidence
-from ..kernels.neighbours import ABSENT, neighbours, pad
-from ..lattice import GRAPH, Lattice, pairs
+from ..kernels.neighbours import neighbours, pad
+from ..lattice import GRAPH, MASKED, Lattice, pairs
 from ..model.transition import transition
 from ..rng import Purpose
 from .chain import LabelChain
@@ -73,7 +73,7 @@ def settle(
             judge.run(rival, ROUNDS // 2)
         rivals.sort(key=lambda rival: -rival.score)
         rivals = rivals[: (len(rivals) + 1) // 2]
-    judge.load(rivals[0])
+    judge.put(rivals[0])
     return rivals[0].statistic
 
 
@@ -108,22 +108,22 @@ def _view(chain, values, seed, number):
 
 def _from_labels(chain, values, labels):
     """A state of the chain, packed, with these labels and the noise that they have."""
-    y, k = (values[chain.lattice.exists] - chain.centre) / chain.unit, chain.k
+    y = (values[chain.lattice.exists] - chain.centre) / chain.unit
     # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
-    z = np.argsort(chain.priors.mean, kind="stable")[labels]
-    number, total, square = (np.bincount(z, weights=w, minlength=k) for w in (None, y, y * y))
-    many = np.maximum(number, 1)
-    mean = total / many
+    z = chain.noise.order[labels]
     # A label without pixels is as wide as the image, so that it is no spike in the middle of another.
-    variance = np.where(number > 0, np.maximum(square / many - mean * mean, SMALLEST), 1.0)
-    return {"labels": z.astype(np.uint8), "noise": np.stack([mean, np.sqrt(variance)])}
+    noise = chain.noise.of_labels(z, y, chain.k, SMALLEST, empty=1.0)
+    return {"labels": z.astype(np.uint8), "noise": noise}
 
 
 class _Candidate:
     """A packed state, the beta that its labels suggest, and its scores so far."""
 
     def __init__(self, state):
-        self.state, self.beta, self.scores, self.statistic = state, None, [], None
+        self.state: dict[str, np.ndarray] = state
+        self.beta: float | None = None
+        self.scores: list[float] = []
+        self.statistic = np.zeros(0, dtype=np.int64)
 
     @property
     def score(self) -> float:
@@ -139,13 +139,14 @@ class _Judge:
         self._neighbours = neighbours(chain.lattice)
         self._y = pad(values, chain.lattice.exists, 0.0)
 
-    def load(self, rival):
+    def put(self, rival):
+        """Give the chain the state of a candidate."""
         chain = self._chain
         chain.unpack(rival.state | {"steps": np.array([chain.done, 0])})
 
     def run(self, rival, rounds):
         chain = self._chain
-        self.load(rival)
+        self.put(rival)
         if rival.beta is None:
             rival.beta = float(np.clip(transition(chain.lattice, chain.k), *self._interval))
             self._climb(rival)
@@ -159,28 +160,21 @@ class _Judge:
     def look(self, beta):
         """The score of the chain's state, and slope and curvature of its log pseudolikelihood."""
         chain = self._chain
-        state = pad(chain.labels, chain.lattice.exists, ABSENT)
+        state = pad(chain.labels, chain.lattice.exists, MASKED)
+        values = chain.values
         pixels, data, slope, curvature = evidence(
-            state, self._y, self._neighbours, self._step, beta, chain.mean, chain.sd
+            state, self._y, self._neighbours, self._step, beta, chain.k, chain.noise.density(values)
         )
-        return data * chain.lattice.sites / max(pixels, 1) + _log_prior(chain), slope, curvature
+        whole = data * chain.lattice.sites / max(pixels, 1)
+        return whole + chain.noise.log_prior(values), slope, curvature
 
     def _climb(self, rival):
         """The score; beta makes a step towards the maximum of the pseudolikelihood."""
-        found, slope, curvature = self.look(rival.beta)
+        reached, slope, curvature = self.look(rival.beta)
         step = slope / curvature if curvature > 0.0 else math.copysign(LARGEST_STEP, slope)
         rival.beta += min(max(step, -LARGEST_STEP), LARGEST_STEP)
         rival.beta = float(np.clip(rival.beta, *self._interval))
-        return found
-
-
-def _log_prior(chain):
-    """log p(mu, sigma**2) up to a constant."""
-    priors, variance = chain.priors, chain.sd * chain.sd
-    distance = (chain.mean - priors.mean) / priors.mean_sd
-    of_mean = -0.5 * distance * distance
-    of_variance = -(priors.shape + 1.0) * arithmetic.log(variance) - priors.scale / variance
-    return float((of_mean + of_variance).sum())
+        return reached
 
 
 def candidates(lattice: Lattice, values: np.ndarray, k: int) -> Iterator[np.ndarray]:
@@ -220,7 +214,7 @@ def _binomial(array):
 class Histogram:
     """Numbers, sums and sums of squares of values in bins, and the best division of the bins into groups."""
 
-    def __init__(self, values, bins):
+    def __init__(self, values: np.ndarray, bins: int):
         low, high = np.quantile(values, TAILS)
         self.edges = np.linspace(low, high, bins + 1)[1:-1]
         which = np.searchsorted(self.edges, values, side="right")
@@ -234,16 +228,16 @@ class Histogram:
         width = (high - low) / bins
         self._least = width * width + np.finfo(float).tiny
 
-    def squares(self):
+    def squares(self) -> np.ndarray:
         """The sum of squares within each group."""
         return self._within
 
-    def errors(self):
+    def errors(self) -> np.ndarray:
         """- log of the likelihood of each group with a normal of its own, of its share; up to a constant."""
         many = np.maximum(self._n, 1.0)
         return self._n * (0.5 * arithmetic.log(self._within / many + self._least) - arithmetic.log(many))
 
-    def thresholds(self, cost, k):
+    def thresholds(self, cost: np.ndarray, k: int) -> np.ndarray:
         """(k - 1,) edges between the groups of least total cost."""
         possible = np.triu(np.ones_like(cost, dtype=bool), 1)
         cost = np.where(possible, cost, np.inf)

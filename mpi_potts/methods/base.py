@@ -24,12 +24,12 @@ from ..errors import InputError
 from ..estimation.quadrature import Density
 from ..image.pixels import Image
 from ..io import fit_file
-from ..labels.chain import LabelChain, grain_of
+from ..labels.chain import LabelChain
 from ..labels.ensemble import LabelChains, Phase
 from ..labels.observed import ObservedLabels
 from ..labels.starts import settle
 from ..lattice import Lattice
-from ..model.noise import priors
+from ..model.noise import NoiseModel, noise_of
 from ..model.potts import Sampler
 from ..rng import Purpose
 from ..runtime.parallel import Comm, lent_cores, on_root, warm_up
@@ -223,12 +223,12 @@ class Facts:
     grain: float | None
 
     @classmethod
-    def of(cls, image: Image, lattice: Lattice) -> "Facts":
+    def of(cls, config: Config, image: Image, lattice: Lattice) -> "Facts":
         """From the whole image, on a rank that holds it."""
         pixels = image.values if image.labels is None else image.labels
         digest = hashlib.sha256(np.ascontiguousarray(pixels).data).hexdigest()
         if image.labels is None:
-            return cls(digest, None, grain_of(image.values[lattice.exists]))
+            return cls(digest, None, noise_of(config).grain(image.values[lattice.exists]))
         return cls(digest, lattice.statistic(image.labels), None)
 
 
@@ -249,7 +249,7 @@ class Problem:
     @classmethod
     def of(cls, config: Config, image: Image, lattice: Lattice, binding: Binding | None) -> "Problem":
         """The problem on a rank that holds the image, from which the facts are taken."""
-        return cls(config, image, lattice, binding, Facts.of(image, lattice))
+        return cls(config, image, lattice, binding, Facts.of(config, image, lattice))
 
     def __post_init__(self) -> None:
         binding, lattice = self.binding, self.lattice
@@ -307,12 +307,15 @@ class Problem:
         """Everything the result is a function of, by the names of the input file where they have one."""
         return settings_of(self.config, self.lattice, self.binding, more={"image": self.facts.digest})
 
+    @property
+    def noise(self) -> NoiseModel:
+        """The prior of the noise of hidden labels."""
+        return noise_of(self.config)
+
     def label_chain(self, number: int, team: Team) -> LabelChain:
         """Label chain `number` before its first sweep."""
         config = self.config
-        mean, variance = config.prior.mean, config.prior.variance
-        noise = priors(config.model.labels, mean.mean, mean.sd, variance.shape, variance.scale)
-        chain = config.model.labels, noise, config.seed, number, team
+        chain = config.model.labels, self.noise, config.seed, number, team
         return LabelChain(self.lattice, self.pixels.values, *chain)
 
     def start(self, number: int, chain: LabelChain) -> np.ndarray:
@@ -338,7 +341,8 @@ class Problem:
         if self.hidden:
             k = config.model.labels
             make = partial(self.label_chain, team=label_team(comm, config, self.lattice))
-        return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width)
+        names = self.noise.names if self.hidden else ()
+        return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width, names)
 
     def sampler(self, comm: Comm, name: str = "swendsen-wang") -> Sampler:
         """Collective.  A sampler of the prior on the image's lattice, its kernels compiled."""
@@ -360,12 +364,12 @@ class Problem:
         k, lattice = self.config.model.labels, self.lattice
         small = lattice.small
         values = np.arange(float(np.prod(small.shape))).reshape(small.shape)
-        chain = LabelChain(small, values, k, priors(k), 0)
+        chain = LabelChain(small, values, k, self.noise, 0)
         chain.sweep(np.zeros(1))
         settle(chain, values, self.config.prior.beta, 0, 0)
         if self.binding is not None:
             table = self.binding.table
-            chain.final(table, (float(table[0, 0]), float(table[0, -1])), 1)
+            chain.sample(table, (float(table[0, 0]), float(table[0, -1])), 1)
 
 
 class Fit:
@@ -445,7 +449,7 @@ class Fit:
         done = chains.burned + chains.drawn
         total = phase.burn_in + phase.sweeps - done
         with Progress(self.comm, label, total, f"{label.split()[-1]}", quiet) as progress:
-            for now in chains.final(phase):
+            for now in chains.run(phase):
                 progress.advance(now - done)
                 done = now
                 yield

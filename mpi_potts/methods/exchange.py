@@ -23,6 +23,7 @@ from ..config.registry import OwnTable, register
 from ..config.schema import Choice, Integer, Number, check_burn_in, key
 from ..kernels.chain import Trace
 from ..labels.chain import LabelChain
+from ..labels.ensemble import join
 from ..model.potts import Sampler
 from ..rng import Purpose
 from ..runtime.parallel import Comm, merge_rows
@@ -95,7 +96,7 @@ class Exchange:
             else:
                 memory[LOG_STEP] += (probability[0] - TARGET) * arithmetic.power(t + 1.0, -FALL)
             traces.append(swept._replace(beta=memory[BETA : BETA + 1].copy()))
-        return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
+        return join(traces)
 
     def _move(self, number: int, chain: LabelChain, memory: np.ndarray, t: int) -> tuple[float, bool]:
         """One proposal of beta; the probability of its acceptance, and whether it was accepted."""

@@ -11,7 +11,7 @@ from ..binding.function import Binding
 from ..config.inputs import Config
 from ..config.registry import register
 from ..io import fit_file
-from ..labels.ensemble import Final
+from ..labels.ensemble import SurrogatePhase
 from ..labels.guide import Guide
 from ..runtime.parallel import Comm, on_root
 from ..runtime.progress import Live
@@ -58,7 +58,7 @@ class SmcFit(Fit):
         problem, keys = self.problem, self.problem.config.fit
         if self.chains is not None and keys.final_sweeps > 0:
             table, interval = problem.curve.table, problem.config.prior.beta
-            phase = Final(table, interval, keys.marginal, keys.final_burn_in, keys.final_sweeps)
+            phase = SurrogatePhase(table, interval, keys.marginal, keys.final_burn_in, keys.final_sweeps)
             yield from self.run_phase(self.chains, phase, "final sweeps", quiet)
 
     def _source(self) -> Source:

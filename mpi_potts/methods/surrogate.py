@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import arithmetic
 from ..config.registry import register
-from ..labels.ensemble import Final
+from ..labels.ensemble import SurrogatePhase
 from ..runtime.parallel import Comm
 from .base import Problem
 from .joint_chains import ChainFit, ChainMethod, LogDensity
@@ -19,10 +19,10 @@ from .joint_chains import ChainFit, ChainMethod, LogDensity
 class SurrogateFit(ChainFit):
     """A fit by path or synthetic likelihood, as fit.method says."""
 
-    def _phase(self) -> Final:
+    def _phase(self) -> SurrogatePhase:
         config = self.problem.config
         keys, table = config.fit, self.problem.curve.table
-        return Final(table, config.prior.beta, keys.method, keys.final_burn_in, keys.final_sweeps)
+        return SurrogatePhase(table, config.prior.beta, keys.method, keys.final_burn_in, keys.final_sweeps)
 
     def _log_density(self) -> LogDensity:
         binding, statistic = self.problem.curve, self.problem.statistic

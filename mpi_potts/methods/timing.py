@@ -48,7 +48,7 @@ def time_label_chain(problem: Problem, team: Team) -> LabelPace:
     chain, beta = problem.label_chain(0, team), sum(interval) / 2
     table = stand_in(config, problem.lattice).table
     step = _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
-    counted = _least(lambda first, count: chain.final(table, interval, count), ENOUGH)
+    counted = _least(lambda first, count: chain.sample(table, interval, count), ENOUGH)
     sweeps, seconds = config.smc.warm_up, 0.0
     if config.fit.start == "best" and problem.image is not None:
         more, seconds = work_of_settling(chain, problem.image.values, interval)

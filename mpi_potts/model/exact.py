@@ -35,6 +35,9 @@ _LIMIT = 2**29
 # The largest lattice that is looked at, before its frontier is known.
 _SITES = 2000
 
+# In place of the name of a block that has none yet.
+_NAMELESS = 255
+
 
 def count_labellings(lattice: Lattice, labels: int) -> list[int]:
     """g(s) for s = 0..edges: the number of labellings with s like neighbour pairs."""
@@ -45,7 +48,7 @@ def count_labellings(lattice: Lattice, labels: int) -> list[int]:
     steps = _plan(lattice)
     _refuse_too_large(lattice, labels, steps)
     moduli = _primes(lattice.sites * (labels - 1).bit_length() + 1)
-    tables = {}
+    tables: dict[tuple, tuple] = {}
     residues = [_count_modulo(lattice, labels, steps, tables, p) for p in moduli]
     return [_remainder(row, moduli) for row in zip(*residues)]
 
@@ -71,18 +74,18 @@ class Exact:
         terms = self._log_counts + np.asarray(beta, dtype=np.float64)[..., None] * self._values
         return terms, terms.max(axis=-1, keepdims=True)
 
-    def log_normaliser(self, beta) -> np.ndarray:
+    def log_normaliser(self, beta: np.ndarray | float) -> np.ndarray:
         """log C(beta), for beta of any shape."""
         terms, top = self._log_terms(beta)
         return top[..., 0] + arithmetic.log(arithmetic.exp(terms - top).sum(axis=-1))
 
-    def probabilities(self, beta) -> np.ndarray:
+    def probabilities(self, beta: np.ndarray | float) -> np.ndarray:
         """P(S = s | beta), shape of beta + (edges + 1,)."""
         terms, top = self._log_terms(beta)
         weights = arithmetic.exp(terms - top)
         return weights / weights.sum(axis=-1, keepdims=True)
 
-    def moments(self, beta) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, beta: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of S given beta."""
         p = self.probabilities(beta)
         mean = (p * self._values).sum(axis=-1)
@@ -114,7 +117,7 @@ def _neighbours(lattice):
     exists = lattice.exists.transpose(order)
     number = np.full(exists.shape, -1)
     number[exists] = np.arange(lattice.sites)
-    neighbours = [[] for _ in range(lattice.sites)]
+    neighbours: list[list[int]] = [[] for _ in range(lattice.sites)]
     for here, there in lattice.pairs(number.transpose(np.argsort(order))):
         edge = (here >= 0) & (there >= 0)
         for i, j in zip(here[edge].tolist(), there[edge].tolist()):
@@ -127,7 +130,8 @@ def _plan(lattice):
     """The steps: ("add", size of F, places in F of v's neighbours) and ("remove", size of F, place of u)."""
     neighbours = _neighbours(lattice)
     last = [max(around, default=v) for v, around in enumerate(neighbours)]
-    frontier, steps = [], []
+    frontier: list[int] = []
+    steps: list[tuple[str, int, tuple[int, ...] | int]] = []
     for v, around in enumerate(neighbours):
         steps.append(("add", len(frontier), tuple(frontier.index(u) for u in around if u < v)))
         frontier.append(v)
@@ -199,7 +203,8 @@ def _extend(strings, blocks, labels):
 
 def _add_table(size, places, labels):
     """For each number of like neighbours, the new patterns that have it and the rows they come from."""
-    strings, _, source = _extend(*_patterns(size, labels), labels)
+    strings, blocks = _patterns(size, labels)
+    strings, _, source = _extend(strings, blocks, labels)
     like = (strings[:, list(places)] == strings[:, -1:]).sum(axis=1)
     rows = [np.flatnonzero(like == shift) for shift in range(len(places) + 1)]
     return len(strings), [(into, source[into]) for into in rows]
@@ -239,12 +244,12 @@ def _remove(ways, table):
 def _canonical(strings):
     """Rename blocks in the order of their first sites."""
     rows = np.arange(len(strings))
-    names = np.full((len(strings), int(strings.max(initial=0)) + 1), 255, dtype=np.uint8)
+    names = np.full((len(strings), int(strings.max(initial=0)) + 1), _NAMELESS, dtype=np.uint8)
     used = np.zeros(len(strings), dtype=np.uint8)
     result = np.empty_like(strings)
     for column in range(strings.shape[1]):
         block = strings[:, column]
-        new = names[rows, block] == 255
+        new = names[rows, block] == _NAMELESS
         names[rows[new], block[new]] = used[new]
         used += new
         result[:, column] = names[rows, block]
@@ -262,7 +267,8 @@ def _codes(strings, labels):
 
 def _primes(bits):
     """Distinct primes just below 2^_BITS whose product has more than `bits` bits."""
-    primes, candidate = [], (1 << _BITS) + 1
+    primes: list[int] = []
+    candidate = (1 << _BITS) + 1
     while len(primes) * (_BITS - 1e-9) <= bits:
         candidate -= 2
         if _is_prime(candidate):

@@ -1,78 +1,93 @@
-"""Gaussian noise (paper, section 4.2): priors of the mean and variance of every label, and their updates.
+"""What the rest of the program asks of a noise model, whichever it is, and which one an input has.
 
-    y_i | z_i = j  ~  N(mu_j, sigma_j**2)
-    mu_j ~ N(m_j, s_j**2),    sigma_j**2 ~ inverse gamma(shape_j, scale_j)
-
-The two priors are independent, so each parameter is drawn given the other.  With n_j pixels of label j,
-
-    1 / v = n_j / sigma_j**2 + 1 / s_j**2
-    mu_j | sigma_j, z     ~  N(v (sum y / sigma_j**2 + m_j / s_j**2), v)
-    sigma_j**2 | mu_j, z  ~  inverse gamma(shape_j + n_j / 2, scale_j + sum (y - mu_j)**2 / 2),
-
-the sums over the pixels of label j.  A label without pixels draws from its priors: the same formulas with n_j
-= 0. `kernels/conjugate.py` makes the draws, after every sweep.
+A noise model says how the observation of a pixel follows from its label: y_i | z_i = j has a density with P
+parameters of label j.  An object of a model is its prior for k labels; *values* are the parameters of all
+labels, (P, k) or with more axes between.  Chains have images of mean 0 and variance 1 inside, and their
+values in these units.  `gaussian` is the paper's model; kernels ask the same of `kernels/noise.py`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from ..errors import InputError
+from .gaussian import GaussianNoise
 
 
-@dataclass(frozen=True, eq=False)
-class Priors:
-    """m, s, shape and scale of every label: (k,) float64 each."""
+class NoiseModel(Protocol):
+    """The prior of the noise of k labels, and what follows from parameters of this kind."""
 
-    mean: np.ndarray
-    mean_sd: np.ndarray
-    shape: np.ndarray
-    scale: np.ndarray
+    # Names of the parameters, as in noise/NAME, diagnostics/NAME and simulate.NAME; the first is where the
+    # observations of a label are.
+    names: ClassVar[tuple[str, ...]]
+    symbols: ClassVar[tuple[str, ...]]  # of the same in posterior.nc
+
+    @classmethod
+    def of_keys(cls, prior: Any, labels: int) -> "NoiseModel":
+        """The prior that the table `[prior]` of an input says."""
 
     @property
     def labels(self) -> int:
-        return self.mean.size
+        """k."""
 
     @property
     def exchangeable(self) -> bool:
         """Whether the priors are the same for all labels, so that only their order tells them apart."""
-        return all(np.ptp(row) == 0.0 for row in self.rows())
 
-    def rows(self) -> np.ndarray:
-        """(4, k): m, s, shape, scale."""
-        return np.stack([self.mean, self.mean_sd, self.shape, self.scale])
+    @property
+    def order(self) -> np.ndarray:
+        """(k,) the labels by where their observations are expected, the lowest first."""
 
-    def standardised(self, centre: float, unit: float) -> "Priors":
-        """The priors of the parameters of (y - centre) / unit."""
-        return Priors(
-            (self.mean - centre) / unit, self.mean_sd / unit, self.shape, self.scale / (unit * unit)
-        )
+    def standardised(self, centre: float, unit: float) -> "NoiseModel":
+        """The prior of the parameters of (y - centre) / unit."""
+
+    def log_prior(self, values: np.ndarray) -> float:
+        """The logarithm of the prior density of values (P, k), up to a constant."""
+
+    def state(self, values: np.ndarray) -> Any:
+        """The record of values and their prior that steps of a chain change in place."""
+
+    @staticmethod
+    def data(layout: Any, image: np.ndarray) -> Any:
+        """The record of an image of mean 0 and variance 1, for sweeps in a layout."""
+
+    @staticmethod
+    def density(values: np.ndarray) -> Any:
+        """The record by which kernels know the density of an observation."""
+
+    @staticmethod
+    def of_labels(z: np.ndarray, y: np.ndarray, labels: int, least: float, empty: float) -> np.ndarray:
+        """Values (P, k) of observations y (n,) with labels z: where a chain starts.
+
+        A label's variance is at least `least`, and `empty` where it has no pixels.
+        """
+
+    @staticmethod
+    def in_units(values: np.ndarray, centre: float, unit: float) -> np.ndarray:
+        """From values of (y - centre) / unit to those of y."""
+
+    @staticmethod
+    def widths(values: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+        """(..., k) the standard deviations of observations of each label."""
+
+    @staticmethod
+    def grain(pixels: np.ndarray) -> float:
+        """What the pixels (n,) of an image are rounded to inside, in the image's units."""
+
+    @staticmethod
+    def truth(given: Mapping[str, Any], prior: Any, labels: int, stream: np.ndarray) -> np.ndarray:
+        """(P, k) values of a synthetic image, each given by name, or "prior": drawn from `[prior]`."""
+
+    @staticmethod
+    def simulate(values: np.ndarray, z: np.ndarray, stream: np.ndarray, site: np.ndarray) -> np.ndarray:
+        """Observations of pixels with labels z, addressed by their raster numbers `site`."""
 
 
-def priors(labels: int, mean=0.0, mean_sd=100.0, shape=1.0, scale=0.01) -> Priors:
-    """Priors of k labels, each number one for all labels or one for each; the defaults are the paper's."""
-    rows = {"mean.mean": mean, "mean.sd": mean_sd, "variance.shape": shape, "variance.scale": scale}
-    return Priors(*(_row(labels, name, value) for name, value in rows.items()))
+def noise_kind(config: Any) -> type[NoiseModel]:
+    """The noise model of an input; there is one so far."""
+    return GaussianNoise
 
 
-def _row(labels, name, value):
-    value = np.asarray(value, dtype=np.float64)
-    if value.shape not in ((), (labels,)):
-        raise InputError(f"prior.{name} has {value.size} values: one, or one for each of {labels} labels")
-    if not np.isfinite(value).all() or (name != "mean.mean" and value.min() <= 0.0):
-        raise InputError(
-            f"prior.{name} = {value.tolist()}: finite, and except for the mean positive, is accepted"
-        )
-    return np.broadcast_to(value, (labels,)).copy()
-
-
-def mean_posterior(priors: Priors, number, total, variance) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of mu_j given sigma_j**2 = `variance`, n_j = `number` and the sum of y = `total`."""
-    spread = priors.mean_sd * priors.mean_sd
-    v = 1.0 / (number / variance + 1.0 / spread)
-    return v * (total / variance + priors.mean / spread), v
-
-
-def variance_posterior(priors: Priors, number, square) -> tuple[np.ndarray, np.ndarray]:
-    """Shape and scale of sigma_j**2 given mu_j, with `square` the sum of (y - mu_j)**2."""
-    return priors.shape + 0.5 * np.asarray(number), priors.scale + 0.5 * np.asarray(square)
+def noise_of(config: Any) -> NoiseModel:
+    """The prior of the noise of an input."""
+    return noise_kind(config).of_keys(config.prior, config.model.labels)

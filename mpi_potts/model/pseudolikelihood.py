@@ -12,8 +12,8 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..kernels.configurations import tabulate
-from ..kernels.neighbours import ABSENT, neighbours, pad
-from ..lattice import GRAPH, Lattice
+from ..kernels.neighbours import neighbours, pad
+from ..lattice import GRAPH, MASKED, Lattice
 from ..rng import Purpose
 
 # Places of the hash table: some times the number of partitions of up to 8 neighbours (67), and of up to 26.
@@ -39,7 +39,7 @@ class Pseudolikelihood:
         """Pixels (c,) of each kind of neighbourhood, and (c, d + 1) how many labels it has 0..d times."""
         codes, count = np.zeros(self._places, np.uint64), np.zeros(self._places, np.int64)
         parts = np.zeros((self._places, self._words.size), np.int64)
-        state = pad(np.asarray(labels, dtype=np.uint8), self._lattice.exists, ABSENT)
+        state = pad(np.asarray(labels, dtype=np.uint8), self._lattice.exists, MASKED)
         tabulate(state, self._neighbours, self._words, codes, count, parts)
         used = np.flatnonzero(count)
         count, parts = count[used], parts[used]

@@ -1,14 +1,15 @@
-"""Synthetic images with known truth: labels from the Potts prior, observations from the Gaussian noise.
+"""Synthetic images with known truth: labels from the Potts prior, observations from the noise model.
 
-    z ~ p(z | beta),    y_i | z_i = j  ~  N(mu_j, sigma_j^2)          (paper, equations 5 and 9)
+    z ~ p(z | beta),    y_i | z_i = j  ~  the noise of label j          (paper, equations 5 and 9)
 
-The truth (beta, mu, sigma) of an image is given, or drawn from the priors: beta uniform, mu_j normal,
-sigma_j^2 inverse gamma.  Everything about image `number` is addressed by its number, and does not depend on
-how many images there are or who makes them.
+The truth of an image, beta and the noise, is given, or drawn from the priors: beta uniform, the noise as its
+model has it.  Everything about image `number` is addressed by its number, and does not depend on how many
+images there are or who makes them.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,53 +17,46 @@ from .. import rng
 from ..errors import InputError
 from ..lattice import MASKED, Lattice
 from ..rng import Purpose
+from .gaussian import GaussianNoise, is_prior
+from .noise import NoiseModel, noise_kind
 from .potts import Sampler
-
-PRIOR = "prior"
-
-
-class Priors(Protocol):
-    """The `[prior]` table of the input file."""
-
-    beta: tuple[float, float]
-    mean: object  # with mean and sd: a number, or one for each label
-    variance: object  # with shape and scale
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The parameters of one image: inverse temperature, and mean and standard deviation of every label."""
+    """The parameters of one image: inverse temperature, and (P, k) those of the noise of every label."""
 
     beta: float
-    mean: np.ndarray
-    sd: np.ndarray
+    noise: np.ndarray
 
 
-def truth_of(config, number: int) -> Truth:
+def truth_of(config: Any, number: int) -> Truth:
     """The truth of image `number` of an input."""
-    keys = config.simulate
+    keys, model = config.simulate, noise_kind(config)
+    given = {name: getattr(keys, name) for name in model.names}
     try:
-        return truth(config.model.labels, keys.beta, keys.mean, keys.sd, config.prior, config.seed, number)
+        return truth(config.model.labels, keys.beta, given, config.prior, config.seed, number, model)
     except InputError as error:
         raise InputError(f"{config.path}: {error}") from None
 
 
-def truth(labels: int, beta, mean, sd, prior: Priors, seed: int, number: int) -> Truth:
+def truth(
+    labels: int,
+    beta: float | str | Sequence[float],
+    noise: Mapping[str, Any],
+    prior: Any,
+    seed: int,
+    number: int,
+    model: type[NoiseModel] = GaussianNoise,
+) -> Truth:
     """The truth of image `number`.
 
-    `beta` is a number, a list with one for each image, or "prior"; `mean` and `sd` are lists with one number
-    for each label, or "prior".  Drawn means ascend where all labels have the same priors, as in a fit.
+    `beta` is a number, a list with one for each image, or "prior"; `noise` has the parameters of the model by
+    name, each a list with one number for each label, or "prior"; `prior` is the table `[prior]` of the input.
     """
     stream = rng.stream(seed, Purpose.SIMULATE_TRUTH, number)
-    return Truth(
-        _draw_beta(prior.beta, stream) if _is_prior(beta) else _given_beta(beta, number),
-        _draw_means(prior, labels, stream) if _is_prior(mean) else _each("simulate.mean", mean, labels),
-        _draw_sds(prior, labels, stream) if _is_prior(sd) else _each("simulate.sd", sd, labels),
-    )
-
-
-def _is_prior(value):
-    return isinstance(value, str) and value == PRIOR
+    drawn = _draw_beta(prior.beta, stream) if is_prior(beta) else _given_beta(beta, number)
+    return Truth(drawn, model.truth(noise, prior, labels, stream))
 
 
 def _given_beta(beta, number):
@@ -73,39 +67,9 @@ def _given_beta(beta, number):
     return float(beta[number])
 
 
-def _each(name, values, labels):
-    """One number for each label: a single number counts for all."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.ndim and values.shape != (labels,):
-        raise InputError(f"{name} has {values.size} values: {labels}, one for each label, are accepted")
-    return np.broadcast_to(values, (labels,)).copy()
-
-
 def _draw_beta(interval, stream):
     low, high = interval
     return float(low + (high - low) * rng.uniforms(stream, 0, 1)[0])
-
-
-def _draw_means(prior, labels, stream):
-    if isinstance(prior.mean.mean, str):
-        raise InputError(
-            f'prior.mean.mean = "{prior.mean.mean}": numbers are accepted where simulate.mean = "prior"'
-        )
-    centre = _each("prior.mean.mean", prior.mean.mean, labels)
-    spread = _each("prior.mean.sd", prior.mean.sd, labels)
-    mean = centre + spread * rng.normals(stream, 1, labels)
-    same = all(np.ptp(values) == 0.0 for values in (centre, spread, *_variance(prior, labels)))
-    return np.sort(mean) if same else mean
-
-
-def _draw_sds(prior, labels, stream):
-    shape, scale = _variance(prior, labels)
-    return np.sqrt(scale / rng.gammas(stream, 2, shape))
-
-
-def _variance(prior, labels):
-    shape = _each("prior.variance.shape", prior.variance.shape, labels)
-    return shape, _each("prior.variance.scale", prior.variance.scale, labels)
 
 
 def simulate_labels(
@@ -122,17 +86,19 @@ def simulate_image(
     lattice: Lattice,
     labels: int,
     beta: float,
-    mean: np.ndarray,
-    sd: np.ndarray,
+    noise: np.ndarray,
     seed: int,
     number: int,
     sweeps: int,
+    model: type[NoiseModel] = GaussianNoise,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Labels (uint8, 255 where masked) and observations (float64, NaN where masked) of one image."""
+    """Labels (uint8, 255 where masked) and observations (float64, NaN where masked) of one image.
+
+    noise : (P, k) the parameters of every label.
+    """
     z = simulate_labels(lattice, labels, beta, seed, number, sweeps)
     exists = z != MASKED
-    site = np.flatnonzero(exists)
-    noise = rng.normals(rng.stream(seed, Purpose.SIMULATE_NOISE, number), 0, site)
+    stream = rng.stream(seed, Purpose.SIMULATE_NOISE, number)
     values = np.full(lattice.shape, np.nan)
-    values[exists] = np.asarray(mean)[z[exists]] + np.asarray(sd)[z[exists]] * noise
+    values[exists] = model.simulate(np.asarray(noise), z[exists], stream, np.flatnonzero(exists))
     return z, values

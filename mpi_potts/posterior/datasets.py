@@ -62,7 +62,7 @@ def datasets(comm: Comm, found: Outcome) -> dict[str, np.ndarray | Rows]:
     if found.marginal is None or found.draws is None:
         return arrays
     flat = {"marginal/beta": found.draws.beta, "marginal/statistic": found.draws.statistic}
-    flat |= {"noise/mean": found.draws.mean, "noise/sd": found.draws.sd}
+    flat |= {f"noise/{name}": values for name, values in found.draws.noise.items()}
     arrays |= {name: v.reshape(-1, *v.shape[2:]) for name, v in flat.items()}
     return arrays | _maps(found)
 
@@ -93,11 +93,11 @@ def _maps(found: Outcome) -> dict[str, np.ndarray | Rows]:
 
 
 def equal_draws(found: Outcome) -> dict[str, np.ndarray]:
-    """The draws of posterior.nc, equally weighted: beta (chain, draw), mu and sigma (chain, draw, label)."""
+    """The draws of posterior.nc, equally weighted: beta (chain, draw), and of hidden labels the
+    parameters of the noise by their symbols, mu and sigma (chain, draw, label)."""
     draws = found.draws
     if draws is not None:
-        noise = {} if found.marginal is None else {"mu": draws.mean, "sigma": draws.sd}
-        return {"beta": draws.beta} | noise
+        return {"beta": draws.beta} | dict(zip(found.fit.problem.noise.symbols, draws.noise.values()))
     sample, seed = found.fit.particles(), found.fit.problem.config.seed
     if sample is None:
         raise ValueError("a fit has found neither draws nor particles")

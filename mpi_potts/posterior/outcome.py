@@ -65,7 +65,9 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
         behind = _behind(comm, fit, fit.chains, draws)
     warnings = [*cautions.cautions(fit, best, diagnostics, error, behind)]
     if draws is not None and (grain := fit.problem.facts.grain) is not None:
-        warnings += cautions.coarse_grain(grain, draws.sd.mean(axis=(0, 1)))
+        noise = fit.problem.noise
+        widths = noise.widths([draws.noise[name] for name in noise.names])
+        warnings += cautions.coarse_grain(grain, widths.mean(axis=(0, 1)))
     warnings += cautions.few_particles(particles, marginal)
     found = best, particles, marginal, draws, probability, shares
     return Outcome(fit, *found, diagnostics, error, tuple(warnings))
@@ -85,7 +87,8 @@ def _particles(fit: Fit) -> Summary | None:
 
 def _gathered(comm: Comm, chains: LabelChains) -> Draws:
     """All chains' draws on every rank; collective."""
-    return Draws(*(merge_rows(comm, chains.numbers, v, chains.count) for v in chains.draws))
+    draws = chains.draws.arrays().items()
+    return Draws.of({name: merge_rows(comm, chains.numbers, v, chains.count) for name, v in draws})
 
 
 def _probabilities(comm: Comm, fit: Fit, chains: LabelChains) -> tuple[np.ndarray | None, np.ndarray]:

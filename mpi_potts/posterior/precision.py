@@ -14,17 +14,17 @@ from .summary import Summary
 
 
 def diagnostics(draws: Draws) -> dict[str, np.ndarray]:
-    """(R-hat, effective size) of beta; of hidden images also of S(z), and (k, 2) of every mean and sd."""
+    """(R-hat, effective size) of beta; of hidden images also of S(z), and (k, 2) of each noise parameter."""
 
     def both(values: np.ndarray) -> tuple[float, float]:
         return split_rhat(values), effective_size(values)
 
     found = {"beta": np.array(both(draws.beta))}
-    if draws.mean.shape[2] == 0:
+    if not draws.noise:
         return found
     found["statistic"] = np.array(both(draws.statistic))
-    for name in ("mean", "sd"):
-        found[name] = np.array([both(values) for values in np.moveaxis(getattr(draws, name), 2, 0)])
+    for name, values in draws.noise.items():
+        found[name] = np.array([both(of_label) for of_label in np.moveaxis(values, 2, 0)])
     return found
 
 

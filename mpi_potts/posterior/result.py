@@ -21,6 +21,9 @@ from ..io.reading import Content
 from . import words
 from .summary import Summary, of_particles
 
+# The group of the draws of the noise in result.h5.
+NOISE = "noise/"
+
 if TYPE_CHECKING:
     from ..binding.function import Binding
 
@@ -108,6 +111,13 @@ class Result:
         if not self.hidden or "posterior/beta" not in self.arrays:
             return None
         return of_particles(self.arrays["posterior/beta"], self.arrays["posterior/weight"])
+
+    @property
+    def noise(self) -> dict[str, np.ndarray]:
+        """(n, k) draws of every parameter of the noise of every label, by the name that its model gives it;
+        none where the labels were observed."""
+        names = sorted(name for name in self.arrays if name.startswith(NOISE))
+        return {name.removeprefix(NOISE): self.arrays[name] for name in names}
 
     @property
     def mu(self) -> np.ndarray | None:

@@ -27,18 +27,17 @@ def of_outcome(found: "Outcome") -> str:
 
 
 def _noise_table(found: "Outcome") -> Iterator[str]:
-    """A heading and a line for each label: its share, mean and sd, and the larger R-hat of the two."""
+    """A heading and a line for each label: its share, its noise, and the largest R-hat of the latter."""
     draws, rhat = found.draws, found.diagnostics
     if draws is None or found.shares is None:
         return
-    yield f"{'label':>7} {'share':>7} {'mean':>12} {'+-':>9} {'sd':>12} {'+-':>9} {'R-hat':>7}"
+    heads = " ".join(f"{name:>12} {'+-':>9}" for name in draws.noise)
+    yield f"{'label':>7} {'share':>7} {heads} {'R-hat':>7}"
     for j, share in enumerate(found.shares):
-        mean, sd = draws.mean[:, :, j], draws.sd[:, :, j]
-        worst = max(rhat["mean"][j, 0], rhat["sd"][j, 0])
-        yield (
-            f"{j + 1:>7} {share:>7.3f} {mean.mean():>12.5g} {mean.std():>9.2g} "
-            f"{sd.mean():>12.5g} {sd.std():>9.2g} {worst:>7.3f}"
-        )
+        of_label = [values[:, :, j] for values in draws.noise.values()]
+        numbers = " ".join(f"{values.mean():>12.5g} {values.std():>9.2g}" for values in of_label)
+        worst = max(rhat[name][j, 0] for name in draws.noise)
+        yield f"{j + 1:>7} {share:>7.3f} {numbers} {worst:>7.3f}"
 
 
 def of_result(result: "Result") -> Iterator[str]:
@@ -57,13 +56,11 @@ def of_beta(result: "Result") -> Iterator[str]:
 
 
 def _of_noise(result: "Result") -> Iterator[str]:
-    """A line for each label of a hidden image: its share, mean and sd."""
-    if result.mu is None or result.sigma is None or result.labels is None or result.probability is None:
+    """A line for each label of a hidden image: its share and its noise."""
+    if not result.noise or result.labels is None or result.probability is None:
         return
-    for j in range(result.mu.shape[1]):
-        mu, sigma = result.mu[:, j], result.sigma[:, j]
+    for j in range(result.probability.shape[-1]):
         share = result.probability[result.labels >= 0, j].mean(dtype=np.float64)
-        yield (
-            f"label {j + 1}: share {share:.3f}, mean {mu.mean():.5g} +- {mu.std():.2g}, "
-            f"sd {sigma.mean():.5g} +- {sigma.std():.2g}"
-        )
+        of_label = {name: values[:, j] for name, values in result.noise.items()}
+        numbers = (f"{name} {values.mean():.5g} +- {values.std():.2g}" for name, values in of_label.items())
+        yield f"label {j + 1}: share {share:.3f}, {', '.join(numbers)}"

@@ -95,14 +95,15 @@ def report_of(content: Content, places: Sequence[str] = ()) -> Report:
 
 
 def _ascending(result: Result) -> tuple[Result, np.ndarray]:
-    """The result with the noise of its labels in ascending order of their mean, and that order (k,)."""
-    if result.mu is None:
+    """The result with the noise of its labels in ascending order of its first parameter, the mean of Gaussian
+    noise, and that order (k,)."""
+    if not result.noise:
         return result, np.arange(result.attributes["labels"])
-    order, arrays = np.argsort(result.mu.mean(axis=0), kind="stable"), dict(result.arrays)
-    for name in ("noise/mean", "noise/sd"):
-        arrays[name] = arrays[name][:, order]
-    for name in ("diagnostics/mean", "diagnostics/sd"):
-        arrays[name] = arrays[name][order]
+    location, arrays = next(iter(result.noise.values())), dict(result.arrays)
+    order = np.argsort(location.mean(axis=0), kind="stable")
+    for name, draws in result.noise.items():
+        arrays[f"noise/{name}"] = draws[:, order]
+        arrays[f"diagnostics/{name}"] = arrays[f"diagnostics/{name}"][order]
     return replace(result, arrays=arrays), order
 
 

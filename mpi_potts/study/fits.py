@@ -27,6 +27,7 @@ from ..io.formats import STUDY_PART
 from ..lattice import Lattice
 from ..methods import driver
 from ..methods.base import SHORT, Problem, method_of, needs_binding, settings_of
+from ..model.noise import noise_kind
 from ..model.simulate import Truth, simulate_image, truth_of
 from ..posterior.outcome import Outcome, outcome
 from ..posterior.summary import Summary
@@ -104,9 +105,8 @@ def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]
     config, lattice, keys = plan.methods[method], plan.lattice, plan.config.simulate
     k = config.model.labels
     true = truth_of(config, number)
-    labels, values = simulate_image(
-        lattice, k, true.beta, true.mean, true.sd, config.seed, number, keys.sweeps
-    )
+    sizes = config.seed, number, keys.sweeps, noise_kind(config)
+    labels, values = simulate_image(lattice, k, true.beta, true.noise, *sizes)
     observed = config.image.kind == "labels"
     values = np.where(lattice.exists, labels if observed else values, 0.0)
     mask = None if lattice.exists.all() else lattice.exists

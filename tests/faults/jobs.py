@@ -121,7 +121,8 @@ class Bench:
 
     def __post_init__(self):
         lattice = Lattice((10, 11), "first", None)
-        _, values = simulate_image(lattice, 3, 0.8, np.array([-1.0, 0.0, 1.0]), np.full(3, 0.4), 11, 0, 200)
+        noise = np.array([[-1.0, 0.0, 1.0], [0.4, 0.4, 0.4]])
+        _, values = simulate_image(lattice, 3, 0.8, noise, 11, 0, 200)
         np.save(self.directory / "image.npy", values)
         (self.directory / "input.toml").write_text(INPUT + GRID)
         (self.directory / "study.toml").write_text(STUDY + GRID)
