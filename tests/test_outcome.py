@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from bindings import binding_of
 
-from mpi_potts.labels.chain import grain_of
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
+from mpi_potts.model.gaussian import GaussianNoise
 from mpi_potts.posterior.cautions import coarse_grain
 from mpi_potts.posterior.precision import binding_error
 from mpi_potts.posterior.summary import Summary
@@ -52,5 +52,5 @@ def test_pixels_far_from_all_others_are_named_where_rounding_would_show():
     values = np.random.default_rng(0).normal(size=lattice.shape)
     for far, names in ((10.0, False), (1e8, True)):
         values[0, 0] = far
-        said = list(coarse_grain(grain_of(values), np.array([1.0, 0.7])))
+        said = list(coarse_grain(GaussianNoise.grain(values), np.array([1.0, 0.7])))
         assert [("label 2" in text, "image.nodata" in text) for text in said] == [(True, True)] * names

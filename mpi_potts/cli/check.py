@@ -23,6 +23,7 @@ from ..kernels import compiling
 from ..lattice import Lattice
 from ..methods.base import Problem, check_method, label_team, needs_binding
 from ..methods.timing import stand_in, time_iteration, time_label_sweep, time_sweep
+from ..model.noise import noise_kind
 from ..model.potts import Sampler
 from ..model.transition import transition
 from ..runtime import parallel
@@ -159,8 +160,8 @@ def chains(config: Config, lattice: Lattice) -> int:
 def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
     k, prior = config.model.labels, config.prior
     exist = f"{lattice.sites} of {np.prod(lattice.shape)} pixels"
-    noise = f"; label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
-    noise = "" if config.image.kind == "labels" else noise  # which have none
+    # Labels that are observed have no noise.
+    noise = "" if config.image.kind == "labels" else f"; {noise_kind(config).describe(prior)}"
     neighbours = f"{lattice.neighbourhood}-order neighbours, {lattice.edges} edges"
     return [
         ("input", f"{config.path}: valid"),
@@ -170,13 +171,6 @@ def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
         ("prior", f"beta {prior.beta[0]:g} to {prior.beta[1]:g}{noise}"),
         ("output", f"{config.output}{'' if config.output.exists() else ' (will be created)'}"),
     ]
-
-
-def _once(values):
-    """One number for all labels, or all of them; "image" before the image is known."""
-    if isinstance(values, str):
-        return values
-    return f"{values[0]:g}" if len(set(values)) == 1 else ", ".join(f"{value:g}" for value in values)
 
 
 def precompute_rows(config, lattice, betas, sweep, size) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ the sums over the pixels of label j.  A label without pixels draws from its prio
 = 0. `kernels/gaussian.py` makes the draws, after every sweep.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -46,6 +47,7 @@ class GaussianNoise:
 
     names: ClassVar[tuple[str, ...]] = ("mean", "sd")
     symbols: ClassVar[tuple[str, ...]] = ("mu", "sigma")
+    title: ClassVar[str] = "normal"
 
     @classmethod
     def of_keys(cls, prior: Any, labels: int) -> "GaussianNoise":
@@ -140,6 +142,31 @@ class GaussianNoise:
     def simulate(values: np.ndarray, z: np.ndarray, stream: np.ndarray, site: np.ndarray) -> np.ndarray:
         """mu_j + sigma_j times a standard normal."""
         return values[0][z] + values[1][z] * rng.normals(stream, 0, site)
+
+    @staticmethod
+    def pdf(values: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(n, k) the normal densities."""
+        distance = (x[:, None] - values[0]) / values[1]
+        return arithmetic.exp(-0.5 * distance * distance) / (values[1] * math.sqrt(2.0 * math.pi))
+
+    @staticmethod
+    def apart(values: np.ndarray, label: int) -> np.ndarray:
+        """(k,) the difference of the means in sigma of the label, or of log sigma, whichever is larger."""
+        mean, sd = values
+        of_mean = np.abs(mean - mean[label]) / sd[label]
+        return np.maximum(of_mean, np.abs(arithmetic.log(sd / sd[label])))
+
+    @staticmethod
+    def describe(prior: Any) -> str:
+        """The prior of the means, which is the one that depends on the image's units most."""
+        return f"label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
+
+
+def _once(values):
+    """One number for all labels, or all of them; "image" before the image is known."""
+    if isinstance(values, str):
+        return values
+    return f"{values[0]:g}" if len(set(values)) == 1 else ", ".join(f"{value:g}" for value in values)
 
 
 def gaussian_noise(
