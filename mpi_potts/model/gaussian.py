@@ -10,7 +10,7 @@ The two priors are independent, so each parameter is drawn given the other.  Wit
     sigma_j**2 | mu_j, z  ~  inverse gamma(shape_j + n_j / 2, scale_j + sum (y - mu_j)**2 / 2),
 
 the sums over the pixels of label j.  A label without pixels draws from its priors: the same formulas with n_j
-= 0. `kernels/gaussian.py` makes the draws, after every sweep.
+= 0. `kernels/gaussian.py` has these formulas, and makes the draws after every sweep.
 """
 
 import math
@@ -190,22 +190,6 @@ def _row(labels, name, value):
             f"prior.{name} = {value.tolist()}: finite, and except for the mean positive, is accepted"
         )
     return np.broadcast_to(value, (labels,)).copy()
-
-
-def mean_posterior(
-    priors: GaussianNoise, number: ByLabel, total: ByLabel, variance: ByLabel
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of mu_j given sigma_j**2 = `variance`, n_j = `number` and the sum of y = `total`."""
-    spread = priors.mean_sd * priors.mean_sd
-    v = 1.0 / (np.asarray(number) / variance + 1.0 / spread)
-    return v * (np.asarray(total) / variance + priors.mean / spread), v
-
-
-def variance_posterior(
-    priors: GaussianNoise, number: ByLabel, square: ByLabel
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shape and scale of sigma_j**2 given mu_j, with `square` the sum of (y - mu_j)**2."""
-    return priors.shape + 0.5 * np.asarray(number), priors.scale + 0.5 * np.asarray(square)
 
 
 def is_prior(value: object) -> bool:
