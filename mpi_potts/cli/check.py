@@ -10,7 +10,6 @@ import os
 import tomllib
 from argparse import Namespace
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from ..lattice import GRAPH, Lattice, in_words
 from ..methods import needs
 from ..methods.base import Problem, label_team, method_of, needs_binding
 from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
+from ..model.noise import noise_kind
 from ..model.potts import Sampler
 from ..model.transition import transition
 from ..runtime import memory, parallel
@@ -172,8 +172,8 @@ def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
     k, prior = config.model.labels, config.prior
     sites = "samples" if lattice.neighbourhood == GRAPH else "pixels"
     exist = f"{lattice.sites} of {np.prod(lattice.shape)} {sites}"
-    noise = f"; label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
-    noise = "" if config.image.kind == "labels" else noise  # which have none
+    # Labels that are observed have no noise.
+    noise = "" if config.image.kind == "labels" else f"; {noise_kind(config).describe(prior)}"
     neighbours = f"{in_words(lattice.neighbourhood)}, {lattice.edges} edges"
     return [
         ("input", f"{config.path}: valid"),
@@ -183,13 +183,6 @@ def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
         ("prior", f"beta {prior.beta[0]:g} to {prior.beta[1]:g}{noise}"),
         ("output", f"{config.output}{'' if config.output.exists() else ' (will be created)'}"),
     ]
-
-
-def _once(values: Any) -> str:
-    """One number for all labels, or all of them; "image" before the image is known."""
-    if isinstance(values, str):
-        return values
-    return f"{values[0]:g}" if len(set(values)) == 1 else ", ".join(f"{value:g}" for value in values)
 
 
 def precompute_rows(

@@ -2,7 +2,7 @@
 
     y_i | z_i = j  ~  N(mu_j, sigma_j**2)                                  (paper, equation 9)
 
-What the functions are for is in `noise`; the formulas of the posteriors are those of `model/gaussian.py`.
+What the functions are for is in `noise`; the model's other side is `model/gaussian.py`.
 
 **Weights.** The logarithm to base 2 of the likelihood of label j, but for a constant, is -`curvature`_j (y_i
 - mu_j)**2 + `level`_j, in float32.  The square is of the difference, so nothing is lost where |mu_j| is large
@@ -236,6 +236,20 @@ def in_units(sums, reference, scale):
 
 
 @njit(cache=True)
+def mean_posterior(m, s, number, total, variance):
+    """Mean and variance of mu_j given sigma_j**2 = `variance`, n_j = `number` and the sum of y = `total`."""
+    spread = s * s
+    v = 1.0 / (number / variance + 1.0 / spread)
+    return v * (total / variance + m / spread), v
+
+
+@njit(cache=True)
+def variance_posterior(shape, scale, number, square):
+    """Shape and scale of sigma_j**2 given mu_j, with `square` the sum of (y - mu_j)**2."""
+    return shape + 0.5 * number, scale + 0.5 * square
+
+
+@njit(cache=True)
 def draw_noise(totals, centre, prior, mean, sd, k0, k1):
     """Draw mean and sd (k,), in place, given the sums of a sweep.
 
@@ -244,16 +258,14 @@ def draw_noise(totals, centre, prior, mean, sd, k0, k1):
     """
     for j in range(mean.size):
         n, first, second = totals[j, 0], totals[j, 1], totals[j, 2]
-        variance, spread = sd[j] * sd[j], prior[1, j] * prior[1, j]
-        reference = centre[j]
-        v = 1.0 / (n / variance + 1.0 / spread)
-        shift = v * (first / variance + (prior[0, j] - reference) / spread)
+        # All about the centre, from which mu_j is `shift` away.
+        shift, v = mean_posterior(prior[0, j] - centre[j], prior[1, j], n, first, sd[j] * sd[j])
         shift += math.sqrt(v) * normal(j, 0, k0, k1)
-        mean[j] = reference + shift
+        mean[j] = centre[j] + shift
         # Rounding may leave a sum of squares a little below 0.
         square = max(0.0, second - 2.0 * shift * first + n * shift * shift)
-        g = gamma(prior[2, j] + 0.5 * n, j, 2, k0, k1)
-        drawn = (prior[3, j] + 0.5 * square) / max(g, 1e-300)
+        shape, scale = variance_posterior(prior[2, j], prior[3, j], n, square)
+        drawn = scale / max(gamma(shape, j, 2, k0, k1), 1e-300)
         sd[j] = math.sqrt(min(max(drawn, SMALLEST_VARIANCE), LARGEST_VARIANCE))
 
 

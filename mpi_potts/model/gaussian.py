@@ -10,9 +10,10 @@ The two priors are independent, so each parameter is drawn given the other.  Wit
     sigma_j**2 | mu_j, z  ~  inverse gamma(shape_j + n_j / 2, scale_j + sum (y - mu_j)**2 / 2),
 
 the sums over the pixels of label j.  A label without pixels draws from its priors: the same formulas with n_j
-= 0. `kernels/gaussian.py` makes the draws, after every sweep.
+= 0. `kernels/gaussian.py` has these formulas, and makes the draws after every sweep.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -46,6 +47,7 @@ class GaussianNoise:
 
     names: ClassVar[tuple[str, ...]] = ("mean", "sd")
     symbols: ClassVar[tuple[str, ...]] = ("mu", "sigma")
+    title: ClassVar[str] = "normal"
 
     @classmethod
     def of_keys(cls, prior: Any, labels: int) -> "GaussianNoise":
@@ -141,6 +143,31 @@ class GaussianNoise:
         """mu_j + sigma_j times a standard normal."""
         return values[0][z] + values[1][z] * rng.normals(stream, 0, site)
 
+    @staticmethod
+    def pdf(values: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(n, k) the normal densities."""
+        distance = (x[:, None] - values[0]) / values[1]
+        return arithmetic.exp(-0.5 * distance * distance) / (values[1] * math.sqrt(2.0 * math.pi))
+
+    @staticmethod
+    def apart(values: np.ndarray, label: int) -> np.ndarray:
+        """(k,) the difference of the means in sigma of the label, or of log sigma, whichever is larger."""
+        mean, sd = values
+        of_mean = np.abs(mean - mean[label]) / sd[label]
+        return np.maximum(of_mean, np.abs(arithmetic.log(sd / sd[label])))
+
+    @staticmethod
+    def describe(prior: Any) -> str:
+        """The prior of the means, which is the one that depends on the image's units most."""
+        return f"label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
+
+
+def _once(values):
+    """One number for all labels, or all of them; "image" before the image is known."""
+    if isinstance(values, str):
+        return values
+    return f"{values[0]:g}" if len(set(values)) == 1 else ", ".join(f"{value:g}" for value in values)
+
 
 def gaussian_noise(
     labels: int,
@@ -163,22 +190,6 @@ def _row(labels, name, value):
             f"prior.{name} = {value.tolist()}: finite, and except for the mean positive, is accepted"
         )
     return np.broadcast_to(value, (labels,)).copy()
-
-
-def mean_posterior(
-    priors: GaussianNoise, number: ByLabel, total: ByLabel, variance: ByLabel
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of mu_j given sigma_j**2 = `variance`, n_j = `number` and the sum of y = `total`."""
-    spread = priors.mean_sd * priors.mean_sd
-    v = 1.0 / (np.asarray(number) / variance + 1.0 / spread)
-    return v * (np.asarray(total) / variance + priors.mean / spread), v
-
-
-def variance_posterior(
-    priors: GaussianNoise, number: ByLabel, square: ByLabel
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shape and scale of sigma_j**2 given mu_j, with `square` the sum of (y - mu_j)**2."""
-    return priors.shape + 0.5 * np.asarray(number), priors.scale + 0.5 * np.asarray(square)
 
 
 def is_prior(value: object) -> bool:

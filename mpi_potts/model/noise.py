@@ -6,7 +6,7 @@ labels, (P, k) or with more axes between.  Chains have images of mean 0 and vari
 values in these units.  `gaussian` is the paper's model; kernels ask the same of `kernels/noise.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -20,7 +20,8 @@ class NoiseModel(Protocol):
     # Names of the parameters, as in noise/NAME, diagnostics/NAME and simulate.NAME; the first is where the
     # observations of a label are.
     names: ClassVar[tuple[str, ...]]
-    symbols: ClassVar[tuple[str, ...]]  # of the same in posterior.nc
+    symbols: ClassVar[tuple[str, ...]]  # of the same in posterior.nc and in reports
+    title: ClassVar[str]  # of the distribution of an observation, for captions
 
     @classmethod
     def of_keys(cls, prior: Any, labels: int) -> "NoiseModel":
@@ -81,6 +82,27 @@ class NoiseModel(Protocol):
     @staticmethod
     def simulate(values: np.ndarray, z: np.ndarray, stream: np.ndarray, site: np.ndarray) -> np.ndarray:
         """Observations of pixels with labels z, addressed by their raster numbers `site`."""
+
+    @staticmethod
+    def pdf(values: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(n, k) the density of observations x (n,) under every label, for figures."""
+
+    @staticmethod
+    def apart(values: np.ndarray, label: int) -> np.ndarray:
+        """(k,) how far the noise of every label is from that of one, in the latter's standard deviations."""
+
+    @staticmethod
+    def describe(prior: Any) -> str:
+        """The prior of the table `[prior]` in a few words, for `check`."""
+
+
+MODELS: tuple[type[NoiseModel], ...] = (GaussianNoise,)
+
+
+def named(parameters: Iterable[str]) -> type[NoiseModel]:
+    """The model whose parameters have these names, as those of a result."""
+    wanted = set(parameters)
+    return next(model for model in MODELS if set(model.names) == wanted)
 
 
 def noise_kind(config: Any) -> type[NoiseModel]:

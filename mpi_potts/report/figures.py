@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from ..binding.function import Binding
 from ..estimation.verdicts import FLAG_DISAGREE
 from ..image import maps
+from ..model.noise import named
 from .fit import Report
 from .pictures import Panel, entropy, image, label_map, panels
 
@@ -214,11 +215,13 @@ def _around(binding: Binding, found: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def noise(report: Report) -> tuple[Figure, str] | None:
-    """The histogram of the pixels under the fitted mixture, and mu and sigma of every label below."""
-    if "noise/mean" not in report.result.arrays:
+    """The histogram of the pixels under the fitted mixture, and where every label is and how wide below."""
+    if not report.result.noise:
         return None
-    mu, sigma = report.result.arrays["noise/mean"], report.result.arrays["noise/sd"]
-    centre, width = mu.mean(axis=0), sigma.mean(axis=0)
+    model = named(report.result.noise)
+    draws = [report.result.noise[name] for name in model.names]
+    values = np.stack([of_parameter.mean(axis=0) for of_parameter in draws])
+    centre, width = values[0], model.widths(values)
     k = centre.size
     figure, (top, below) = panels(
         2, 3.6 + 0.16 * min(k, 12), sharex=True, height_ratios=(3, 0.6 + 0.25 * min(k, 12))
@@ -230,7 +233,7 @@ def noise(report: Report) -> tuple[Figure, str] | None:
         span = tuple(np.quantile(pixels, (0.0005, 0.9995)).tolist())
         top.hist(pixels, np.linspace(*span, 81), density=True, color="0.85", label="pixels")
     x = np.linspace(*span, 500)
-    parts = report.shares * np.exp(-0.5 * ((x[:, None] - centre) / width) ** 2) / (width * np.sqrt(2 * np.pi))
+    parts = report.shares * model.pdf(values, x)
     top.plot(x, parts.sum(axis=1), color="black", lw=1.4, label="mixture")
     tones = maps.colours(k) / 255.0 * 0.85
     for j in range(k):
@@ -239,20 +242,20 @@ def noise(report: Report) -> tuple[Figure, str] | None:
     top.set(ylabel="density", ylim=(0.0, None))
     # Above the axes: inside, it would hide a part of the histogram.
     figure.legend(*top.get_legend_handles_labels(), loc="outside upper center", ncols=4 if k > 3 else 5)
-    _noise_rows(below, mu, sigma, tones)
+    _noise_rows(below, draws[0], width, tones)
     below.set_xlim(span)
     what = "The pixels and the" if report.image is not None else "The"
     return figure, (
-        f"{what} fitted mixture: every label's normal distribution, at the posterior means of mu and "
-        f"sigma, times its share. Below: mu with its 95 % interval (dot and thick bar) and mu plus and minus "
-        f"sigma (thin)."
+        f"{what} fitted mixture: every label's {model.title} distribution, at the posterior means of "
+        f"{' and '.join(model.symbols)}, times its share. Below: {model.symbols[0]} with its 95 % interval "
+        f"(dot and thick bar), plus and minus the standard deviation (thin)."
     )
 
 
-def _noise_rows(axes: Panel, mu: np.ndarray, sigma: np.ndarray, tones: np.ndarray) -> None:
-    """mu with its 95 % interval and mu plus and minus sigma, a row for each label."""
-    low, high = np.quantile(mu, (0.025, 0.975), axis=0)
-    centre, width = mu.mean(axis=0), sigma.mean(axis=0)
+def _noise_rows(axes: Panel, location: np.ndarray, width: np.ndarray, tones: np.ndarray) -> None:
+    """Where a label is, from draws (n, k), with a 95 % interval, plus and minus its width; a row for each."""
+    low, high = np.quantile(location, (0.025, 0.975), axis=0)
+    centre = location.mean(axis=0)
     rows = np.arange(1, centre.size + 1)
     axes.hlines(rows, centre - width, centre + width, color=tones, lw=1.2)
     axes.hlines(rows, low, high, color=tones, lw=5)

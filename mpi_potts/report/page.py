@@ -11,6 +11,7 @@ import numpy as np
 from ..binding.function import Binding
 from ..estimation.verdicts import settled
 from ..lattice import GRAPH, in_words
+from ..model.noise import named
 from ..posterior.cautions import COARSE, FEW_DRAWS, flags_near
 from .figures import Drawing
 from .fit import Report
@@ -173,11 +174,11 @@ def table(head: Iterable[str], rows: Iterable[Iterable[Any]], numeric: Collectio
 
 def _noise(report: Report, drawings: Mapping[str, Drawing]) -> Iterator[str]:
     """The noise of every label, drawn and in numbers."""
-    if "noise/mean" not in report.result.arrays:
+    if not report.result.noise:
         return
     yield "<h2>The noise of every label</h2>"
-    head = ("label", "share", "mu", "sigma", "R-hat", "in words")
-    numbers_of = table(head, noise_rows(report), numeric=range(5))
+    head = ("label", "share", *named(report.result.noise).symbols, "R-hat", "in words")
+    numbers_of = table(head, noise_rows(report), numeric=range(len(head) - 1))
     yield row(figures_of(drawings, "noise"), numbers_of, kind="two")
     if (np.diff(report.order) != 1).any():
         given = ", ".join(str(j + 1) for j in report.order)
@@ -185,21 +186,22 @@ def _noise(report: Report, drawings: Mapping[str, Drawing]) -> Iterator[str]:
 
 
 def noise_rows(report: Report) -> Iterator[tuple[str, ...]]:
-    """Share, mu and sigma with their standard deviations, and convergence, for each label."""
-    arrays = report.result.arrays
+    """Share, noise with standard deviations, and convergence, for each label."""
+    arrays, noise = report.result.arrays, report.result.noise
     for j, share in enumerate(() if report.shares is None else report.shares):
-        mu, sigma = arrays["noise/mean"][:, j], arrays["noise/sd"][:, j]
-        worst = max(arrays["diagnostics/mean"][j, 0], arrays["diagnostics/sd"][j, 0])
-        numbers = f"{share:.3f}", with_error(mu.mean(), mu.std()), with_error(sigma.mean(), sigma.std())
+        worst = max(arrays[f"diagnostics/{name}"][j, 0] for name in noise)
+        draws = (noise[name][:, j] for name in named(noise).names)
+        numbers = f"{share:.3f}", *(with_error(values.mean(), values.std()) for values in draws)
         words = ", ".join([settled(worst, report.result.attributes["chains"]), *_twins(report, j)])
         yield (str(j + 1), *numbers, f"{worst:.3f}", words)
 
 
 def _twins(report: Report, j: int) -> Iterator[str]:
     """Labels with nearly the same noise as label j: fewer labels would explain the image as well."""
-    mu, sigma = report.result.arrays["noise/mean"].mean(axis=0), report.result.arrays["noise/sd"].mean(axis=0)
-    near = (np.abs(mu - mu[j]) < ALIKE * sigma[j]) & (np.abs(np.log(sigma / sigma[j])) < ALIKE)
-    for i in np.flatnonzero(near & (np.arange(mu.size) != j)):
+    noise = report.result.noise
+    model = named(noise)
+    near = model.apart(np.stack([noise[name].mean(axis=0) for name in model.names]), j) < ALIKE
+    for i in np.flatnonzero(near & (np.arange(near.size) != j)):
         yield f"nearly the same as label {i + 1}"
 
 
