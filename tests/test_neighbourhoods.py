@@ -27,6 +27,7 @@ from mpi_potts.model.pseudolikelihood import Pseudolikelihood
 from mpi_potts.model.transition import transition
 from mpi_potts.report import fit as report
 from mpi_potts.rng import Purpose
+from mpi_potts.runtime.threads import Team
 
 # A wheel with a gap, a tail, and a sample without neighbours.
 TINY = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (2, 3), (3, 4), (0, 4), (4, 5)])
@@ -162,6 +163,25 @@ def test_the_label_chain_has_the_posterior_of_the_enumeration():
     draws = average(labels_after, number, k, edges, 20, 60)
     hold(draws, weight / weight.sum() @ features(labellings, k, edges))
     assert (chain.counts.sum(axis=-1) == 80).all()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_chain_on_a_graph_goes_on_from_where_it_was_packed_by_any_number_of_threads(size):
+    graph, values = Graph(3000, ends_of(Lattice((50, 60)))), blobs((50, 60)).ravel()
+    whole, other = (LabelChain(graph, values, 2, priors(2), 5, team=Team(n)) for n in (1, size))
+    table = np.array([[0.0, 1.0], [0.0, 3000.0], [2000.0, 4000.0], [900.0, 900.0]])
+    whole.sweep(np.full(3, 0.4))
+    trace = whole.final(table, (0.0, 1.0), 8)
+    other.sweep(np.full(3, 0.4))
+    first = other.final(table, (0.0, 1.0), 5)
+    again = LabelChain(graph, values, 2, priors(2), 5, team=Team(size))
+    again.unpack(other.pack())
+    second = again.final(table, (0.0, 1.0), 3)
+    for name, rows in trace._asdict().items():
+        parts = np.concatenate([getattr(first, name), getattr(second, name)])
+        assert rows.tobytes() == parts.tobytes(), name
+    assert (again.counts == whole.counts).all() and again.counted == 8
+    assert again.statistic == graph.statistic(again.labels)
 
 
 def test_the_pseudolikelihood_of_a_graph_is_the_product_of_its_conditionals():
