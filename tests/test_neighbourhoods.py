@@ -168,15 +168,15 @@ def test_the_label_chain_has_the_posterior_of_the_enumeration():
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_chain_on_a_graph_goes_on_from_where_it_was_packed_by_any_number_of_threads(size):
     graph, values = Graph(3000, ends_of(Lattice((50, 60)))), blobs((50, 60)).ravel()
-    whole, other = (LabelChain(graph, values, 2, priors(2), 5, team=Team(n)) for n in (1, size))
+    whole, other = (LabelChain(graph, values, 2, gaussian_noise(2), 5, team=Team(n)) for n in (1, size))
     table = np.array([[0.0, 1.0], [0.0, 3000.0], [2000.0, 4000.0], [900.0, 900.0]])
     whole.sweep(np.full(3, 0.4))
-    trace = whole.final(table, (0.0, 1.0), 8)
+    trace = whole.sample(table, (0.0, 1.0), 8)
     other.sweep(np.full(3, 0.4))
-    first = other.final(table, (0.0, 1.0), 5)
-    again = LabelChain(graph, values, 2, priors(2), 5, team=Team(size))
+    first = other.sample(table, (0.0, 1.0), 5)
+    again = LabelChain(graph, values, 2, gaussian_noise(2), 5, team=Team(size))
     again.unpack(other.pack())
-    second = again.final(table, (0.0, 1.0), 3)
+    second = again.sample(table, (0.0, 1.0), 3)
     for name, rows in trace._asdict().items():
         parts = np.concatenate([getattr(first, name), getattr(second, name)])
         assert rows.tobytes() == parts.tobytes(), name
