@@ -32,9 +32,9 @@ def implements(question: Callable, record: type, leaf: bool = False) -> Callable
     """The function that is decorated answers a question of this module where its first argument is such a
     record.
 
-    leaf : it is called for every block, compiled as in `leaf`.  Its loops are better
-    in functions of their own, which take the few numbers and arrays that they need: a record is handed over
-    with all its parts.
+    leaf : it is called for every block, and compiled as in `leaf`.  Its loops are better in functions of
+    their own, which take the few numbers and arrays that they need: a record is handed over with all its
+    parts.  (Put into its caller, by `forceinline` or `inline`, it was slower.)
     """
 
     def decorate(function: Callable) -> Callable:
