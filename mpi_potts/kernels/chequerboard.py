@@ -208,6 +208,7 @@ def half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, co
 
 @njit(cache=True)
 def run(planes, absent, width, guard, blocks, k, beta, stream, first, statistic):
+    """Sweeps from number `first` on, `planes` in place, and S(z) after each, into `statistic`."""
     tables = few_tables(k if k <= FEW else FEW, beta)
     for t in range(statistic.size):
         k0, k1 = draw_words(uint64(first + t), uint64(0), stream[0], stream[1])

@@ -183,23 +183,27 @@ def box_muller(u, v):
 
 @njit(cache=True)
 def fill_exp(x, out):
+    """e**x of every element of a flat array, into `out`."""
     for i in range(x.size):
         out[i] = exp(x[i])
 
 
 @njit(cache=True)
 def fill_expm1(x, out):
+    """e**x - 1 of every element of a flat array, into `out`."""
     for i in range(x.size):
         out[i] = expm1(x[i])
 
 
 @njit(cache=True)
 def fill_log(x, out):
+    """The logarithm of every element of a flat array, into `out`."""
     for i in range(x.size):
         out[i] = log(x[i])
 
 
 @njit(cache=True)
 def fill_log1p(x, out):
+    """log(1 + x) of every element of a flat array, into `out`."""
     for i in range(x.size):
         out[i] = log1p(x[i])

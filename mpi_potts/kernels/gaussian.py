@@ -115,15 +115,21 @@ def _terms(state, data):
     return terms_of(state.values[0], state.values[1], data)
 
 
-@noise.implements(noise.log_weights, GaussianTerms, leaf=True)
-def _log_weights(terms, label, count, y, slope, before, weight, largest):
-    mean, curvature, level = terms.weights[0, label], terms.weights[1, label], terms.weights[2, label]
+@leaf
+def label_weights(count, y, slope, mean, curvature, level, before, weight, largest):
+    """What `noise.log_weights` is for, of one label."""
     for i in range(BLOCK):
         distance = y[i] - mean
         likelihood = fma(-(distance * curvature), distance, level)
         w = fma(float32(int32(count[i])), slope, likelihood)
         weight[i] = w
         largest[i] = larger(before[i], w)
+
+
+@noise.implements(noise.log_weights, GaussianTerms, leaf=True)
+def _log_weights(terms, label, count, y, slope, before, weight, largest):
+    mean, curvature, level = terms.weights[0, label], terms.weights[1, label], terms.weights[2, label]
+    label_weights(count, y, slope, mean, curvature, level, before, weight, largest)
 
 
 @leaf
@@ -190,14 +196,9 @@ def _no_sums(terms):
     return np.zeros((terms.reference.size, COLUMNS), np.int64)
 
 
-@noise.implements(noise.add_block, GaussianTerms, leaf=True)
-def _add_block(terms, data, block, z, sums):
-    y, scale, totals, reference = (
-        data.values[block * BLOCK : (block + 1) * BLOCK],
-        data.scale,
-        data.totals[block],
-        terms.reference,
-    )
+@leaf
+def add_sums(z, y, scale, totals, reference, sums):
+    """Add a block to sums (k, 4): z and y its labels and observations, totals (3,) from `block_totals`."""
     last = reference.size - 1
     number, total, square = totals[0], totals[1], totals[2]
     for j in range(0, last, 2):
@@ -212,6 +213,12 @@ def _add_block(terms, data, block, z, sums):
         _add_about(n, s, t0, reference[j], sums[j])
         number, total, square = number - n, total - s, square - t0
     _add_about(number, total, square, reference[last], sums[last])
+
+
+@noise.implements(noise.add_block, GaussianTerms, leaf=True)
+def _add_block(terms, data, block, z, sums):
+    y = data.values[block * BLOCK : (block + 1) * BLOCK]
+    add_sums(z, y, data.scale, data.totals[block], terms.reference, sums)
 
 
 @njit(cache=True)

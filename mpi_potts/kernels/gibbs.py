@@ -170,6 +170,7 @@ def update(state, pieces, k, beta, key, colour, first, last):
 
 @njit(cache=True)
 def run(state, pieces, k, beta, stream, first, statistic):
+    """Sweeps from number `first` on, `state` in place, and S(z) after each, into `statistic`."""
     work, near, counts, words = arrays(pieces.slot.shape[1], k)
     terms, key = logarithms(k, beta), np.empty(2, np.uint64)
     for t in range(statistic.size):

@@ -104,6 +104,7 @@ def sum_bytes(words):
 
 @leaf
 def tally_blocks(state, pieces, z, counts, first, last):
+    """What `tally` does, with an array z to copy the labels of a block into."""
     start, place, length = pieces.start, pieces.place, pieces.length
     for block in range(first, last):
         d = 0

@@ -37,9 +37,9 @@ class SweepWork(NamedTuple):
 
 
 @njit(cache=True)
-def sweep_work(pieces, k):
-    """Room for sweeps with k labels."""
-    return SweepWork(workspace(k), np.zeros(pieces.slot.shape[1] * PITCH, np.uint8))
+def sweep_work(steps, k):
+    """Room for sweeps with k labels and so many steps to neighbours."""
+    return SweepWork(workspace(k), np.zeros(steps * PITCH, np.uint8))
 
 
 @leaf
@@ -86,7 +86,7 @@ def update(sites, terms, beta, key, colour, first, last):
     all colours, in turn.
     """
     sums = no_sums(terms)
-    work, slope = sweep_work(sites.pieces, sums.shape[0]), float32(beta / LOG_2)
+    work, slope = sweep_work(sites.pieces.slot.shape[1], sums.shape[0]), float32(beta / LOG_2)
     return update_blocks(sites, terms, slope, key, colour, first, last, work, sums), sums
 
 
@@ -94,7 +94,7 @@ def update(sites, terms, beta, key, colour, first, last):
 def sweep(sites, terms, beta, key, sums):
     """One sweep of all colours; S(z).  The sums become those of all sites."""
     sums[:] = 0
-    work, slope = sweep_work(sites.pieces, sums.shape[0]), float32(beta / LOG_2)
+    work, slope = sweep_work(sites.pieces.slot.shape[1], sums.shape[0]), float32(beta / LOG_2)
     statistic, first = 0, sites.pieces.first
     for colour in range(sites.pieces.earlier.size):
         last = first[colour + 1] - first[colour]

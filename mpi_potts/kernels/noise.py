@@ -24,10 +24,18 @@ from numba.extending import overload
 from .float32 import fma, larger
 from .gibbs_layout import BLOCK
 
+# As in `leaf`.
+_LEAF = {"_nrt": False}
+
 
 def implements(question: Callable, record: type, leaf: bool = False) -> Callable[[Callable], Callable]:
     """The function that is decorated answers a question of this module where its first argument is such a
-    record.  leaf : it is called for every block, and compiled as in `leaf`."""
+    record.
+
+    leaf : it is called for every block, and compiled as in `leaf`.  Its loops are better in functions of
+    their own, which take the few numbers and arrays that they need: a record is handed over with all its
+    parts.  (Put into its caller, by `forceinline` or `inline`, it was slower.)
+    """
 
     def decorate(function: Callable) -> Callable:
         @wraps(function)
@@ -35,7 +43,7 @@ def implements(question: Callable, record: type, leaf: bool = False) -> Callable
             mine = isinstance(first, types.BaseNamedTuple) and first.instance_class is record
             return function if mine else None
 
-        overload(question, jit_options={"_nrt": False} if leaf else {})(choose)
+        overload(question, jit_options=_LEAF if leaf else {})(choose)
         return function
 
     return decorate

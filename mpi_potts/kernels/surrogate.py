@@ -76,6 +76,7 @@ def mode(table, low, high, statistic):
 
 @njit(cache=True)
 def density_at(table, beta, statistic, path):
+    """`log_density` at any beta of the table, whose interval is looked for."""
     return log_density(table, find(table[0], beta), beta, statistic, path)
 
 
