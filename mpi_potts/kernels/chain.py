@@ -127,7 +127,10 @@ def run(sites, noise, streams, first, trace):
 
 @njit(cache=True)
 def beta_given(statistic, surrogate, stream, number):
-    """The draw of beta before sweep `number`, given S(z)."""
+    """The draw of beta before sweep `number`, given S(z) of the sweep before it.
+
+    surrogate : a `Surrogate`.  stream : (2,) that of beta.
+    """
     k0, k1 = draw_words(uint64(number), uint64(0), stream[0], stream[1])
     word, _ = draw_words(uint64(0), uint64(0), k0, k1)
     table, low, high, path = surrogate
