@@ -50,7 +50,7 @@ STAGES = {
     "resampling": ("mpi_potts.smc.sampler", "_resample", "before"),
     "mutation": ("mpi_potts.smc.sampler", "_mutate", "before"),
     "writing a checkpoint": ("mpi_potts.io.fit_file", "write_checkpoint", "before"),
-    "a final sweep": ("mpi_potts.labels.chain", "LabelChain.final", "before"),
+    "a final sweep": ("mpi_potts.labels.chain", "LabelChain.sample", "before"),
     "writing the result": ("mpi_potts.io.fit_file", "write_result", "before"),
     "writing the draws": ("mpi_potts.io.store", "write_draws", "before"),
     "reporting": ("mpi_potts.cli.report", "_write", "before"),
