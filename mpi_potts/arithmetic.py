@@ -3,7 +3,7 @@
 numpy's exp, log, power, sinh and the like take other code on every kind of CPU, its `@` and `linalg` are
 those of a library that does too, and the C library's functions behind `math` differ likewise.  Whatever goes
 into a result is computed by these instead (the rules of the house refuse the others); `+ - * /`, `sqrt`,
-`sum`, `cumsum`, comparisons, sorting and `interp` are the same everywhere and stay numpy's.
+`sum`, `cumsum`, comparisons and sorting are the same everywhere and stay numpy's.
 """
 
 from collections.abc import Callable
@@ -66,6 +66,18 @@ def asinh(x: Real) -> Real:
 def hypot(x: float | np.ndarray, y: float | np.ndarray) -> Any:
     """sqrt(x**2 + y**2) of numbers or of arrays whose shapes broadcast."""
     return np.sqrt(x * x + y * y)
+
+
+def interp(x: Any, nodes: np.ndarray, values: np.ndarray) -> Any:
+    """Linear interpolation of values (n,) at ascending nodes (n,), constant beyond them, as `np.interp`."""
+    x = np.asarray(x, dtype=np.float64)
+    i = np.clip(np.searchsorted(nodes, x, side="right") - 1, 0, max(nodes.size - 2, 0))
+    j = np.minimum(i + 1, nodes.size - 1)
+    width = nodes[j] - nodes[i]
+    # Between equal nodes nothing is asked for but the ends themselves.
+    slope = (values[j] - values[i]) / np.where(width > 0.0, width, 1.0)
+    inside = values[i] + slope * (x - nodes[i])
+    return np.where(x <= nodes[0], values[0], np.where(x >= nodes[-1], values[-1], inside))[()]
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -96,3 +96,13 @@ def test_correlations_are_those_of_the_definition(n):
     rows = DATA.normal(size=(3, n))
     exact = [sum(float((row[: n - lag] * row[lag:]).sum()) for row in rows) for lag in range(n)]
     assert arithmetic.correlations(rows) == pytest.approx(exact, abs=1e-11)
+
+
+def test_interpolation_is_numpy_s():
+    nodes, values = np.sort(DATA.random(40)), DATA.normal(size=40)
+    x = np.concatenate([DATA.uniform(-0.2, 1.2, 500), nodes])
+    assert arithmetic.interp(x, nodes, values) == pytest.approx(np.interp(x, nodes, values), abs=1e-12)
+    steps = np.array([0.0, 1.0, 1.0, 1.0, 2.0])
+    for at in (0.0, 0.5, 1.0, 1.5, 2.0):
+        assert arithmetic.interp(at, steps, np.arange(5.0)) == np.interp(at, steps, np.arange(5.0))
+    assert arithmetic.interp(0.3, np.zeros(1), np.ones(1)) == 1.0

@@ -37,7 +37,7 @@ _FUNCTIONS = """
     exp exp2 expm1 log log2 log10 log1p logaddexp pow power float_power sin cos tan sinh cosh tanh asin acos
     atan atan2 asinh acosh atanh arcsin arccos arctan arctan2 arcsinh arccosh arctanh hypot cbrt gamma lgamma
     erf erfc dot vdot inner matmul einsum tensordot linalg fft polynomial polyfit convolve correlate cov
-    corrcoef
+    corrcoef interp
 """.split()
 MACHINE = {f"{module}.{name}" for module in ("np", "numpy", "math") for name in _FUNCTIONS}
 # Reports are looked at, not compared.

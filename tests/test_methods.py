@@ -244,6 +244,11 @@ def test_a_hidden_image_by_pseudolikelihood_has_the_same_datasets_as_by_path(ima
     assert set(path) == set(cheap)
     assert np.abs(cheap["labels/probability"].sum(axis=-1) - 1.0).max() < 1e-6
     assert cheap["diagnostics/beta"][0] < 1.1
+    # The noise hardly depends on beta: its posteriors are those of path sampling, in every draw.
+    for name in ("noise/mean", "noise/sd"):
+        spread = path[name].std(axis=0)
+        assert (np.abs(cheap[name].mean(axis=0) - path[name].mean(axis=0)) < spread).all()
+        assert (np.abs(cheap[name] - path[name].mean(axis=0)) < 8.0 * spread).all()
 
 
 def test_smc_with_pseudo_data_fits_a_hidden_image_without_a_binding_function(tmp_path):

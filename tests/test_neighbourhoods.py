@@ -19,7 +19,7 @@ from mpi_potts.image.pixels import lattice_of, load_image
 from mpi_potts.io import reading
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.ensemble import join
-from mpi_potts.labels.starts import candidates
+from mpi_potts.labels.starts import candidates, score
 from mpi_potts.lattice import Lattice, degree
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.gaussian import gaussian_noise
@@ -195,6 +195,21 @@ def test_the_pseudolikelihood_of_a_graph_is_the_product_of_its_conditionals():
         expected += beta * times[own[i]] - np.log(np.exp(np.multiply.outer(beta, times)).sum(axis=1))
     found = Pseudolikelihood(graph, k).log_density(z, graph.statistic(z))(beta)
     assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_hub_of_a_thousand_neighbours_overflows_nothing():
+    """exp(beta n) is beyond float64 from beta n = 709 on."""
+    n, k, beta = 1001, 3, np.linspace(0.0, 3.0, 7)
+    graph = Graph(n, np.array([(0, i) for i in range(1, n)]))
+    z = np.ones(n, np.uint8)
+    z[1:301] = 2
+    found = Pseudolikelihood(graph, k).log_density(z, graph.statistic(z))(beta)
+    hub = 700.0 * beta - (700.0 * beta + np.log1p(np.exp(-400.0 * beta) + np.exp(-700.0 * beta)))
+    leaves = 700.0 * beta - 1000.0 * np.log(np.exp(beta) + k - 1.0)
+    assert found == pytest.approx(hub + leaves, rel=1e-12)
+    values = z + 0.1 * np.random.default_rng(3).normal(size=n)
+    chain = LabelChain(graph, values, 3, gaussian_noise(3), 5)
+    assert np.isfinite(score(chain, values, 3.0))
 
 
 @pytest.mark.parametrize("lattice", [Lattice((8, 9), "hexagonal"), Graph(72, ends_of(Lattice((8, 9))))])

@@ -117,3 +117,11 @@ def test_a_chain_shorter_than_fifty_autocorrelation_times_is_flagged():
 def test_moments_do_not_depend_on_the_other_chains_computed_beside_them():
     chains = autoregressive(3, 500, 4, seed=5)
     assert moments(chains[1]) == moments(chains[1].copy()) == moments(chains[1][None])
+
+
+def test_two_phases_of_a_large_volume_do_not_overflow():
+    """Two starts of 512^3 voxels that are 2e8 like pairs apart: the sum of squares is beyond 64 bits."""
+    chains = np.stack([np.full(1000, 10**8), np.full(1000, 3 * 10**8)]) + np.arange(1000) % 7
+    found = moments(chains)
+    assert found.flag & FLAG_DISAGREE and found.mean == pytest.approx(2e8, rel=1e-6)
+    assert found.sd == pytest.approx(1e8, rel=1e-6)

@@ -173,7 +173,7 @@ def write_chains(
 def _numbers(comm: Comm, rows: Sequence[Row]) -> tuple[np.ndarray, int]:
     """The places of this rank's rows among those of all ranks, by beta, and how many there are."""
     betas = comm.allgather([row.beta for row in rows])
-    order = np.argsort(np.argsort([beta for rank in betas for beta in rank]))
+    order = np.argsort(np.argsort([beta for rank in betas for beta in rank], kind="stable"))
     first = sum(map(len, betas[: comm.rank]))
     return order[first : first + len(rows)], len(order)
 

@@ -191,7 +191,7 @@ def _steady(values: np.ndarray, seen: np.ndarray) -> np.ndarray:
     own = np.maximum(values[known], 1e-12)
     medians = np.median(sliding_window_view(np.pad(own, 3, mode="edge"), 7), axis=1)
     steady = np.where(own > 3.0 * medians, own, medians)
-    return arithmetic.exp(np.interp(np.arange(len(values)), known, arithmetic.log(steady)))
+    return arithmetic.exp(arithmetic.interp(np.arange(len(values)), known, arithmetic.log(steady)))
 
 
 class Linear:
@@ -234,7 +234,7 @@ class Linear:
 
     def log_normaliser_error(self, beta: np.ndarray) -> np.ndarray:
         """Standard error of `log_normaliser` at each beta."""
-        return np.interp(beta, self.beta, self.error)
+        return arithmetic.interp(beta, self.beta, self.error)
 
     def _locate(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The interval of each beta, and how far along it beta lies, from 0 to 1."""

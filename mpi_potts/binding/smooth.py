@@ -342,7 +342,8 @@ class Smooth:
     def standard_errors(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Standard errors of the mean and of the standard deviation at each beta."""
         sd = self.moments(beta)[1]
-        return np.interp(beta, self.beta, self.mean_se), sd / 2 * np.interp(beta, self.beta, self.f_se)
+        f_se = arithmetic.interp(beta, self.beta, self.f_se)
+        return arithmetic.interp(beta, self.beta, self.mean_se), sd / 2 * f_se
 
     def log_normaliser(self, beta: np.ndarray) -> np.ndarray:
         """The integral of the mean from the first beta of the grid to each beta."""
@@ -352,7 +353,7 @@ class Smooth:
 
     def log_normaliser_error(self, beta: np.ndarray) -> np.ndarray:
         """Standard error of `log_normaliser` at each beta."""
-        return np.interp(beta, self.beta, self.integral_se)
+        return arithmetic.interp(beta, self.beta, self.integral_se)
 
     def _locate(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The cell of each beta, and the distance from its first node.

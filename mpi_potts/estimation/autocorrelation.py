@@ -89,7 +89,8 @@ def _deviations(chains):
     """Mean, sum of squared deviations (both from exact integer sums), and the deviations (m, n)."""
     origin = int(chains.flat[0])
     shifted = chains - origin
-    n, total, squares = chains.size, int(shifted.sum()), int((shifted * shifted).sum())
+    # In Python's integers: the squares of two phases of a large volume are beyond 64 bits.
+    n, total, squares = chains.size, int(shifted.sum()), sum(v * v for v in shifted.ravel().tolist())
     deviations = shifted - total / n
     return (origin * n + total) / n, (n * squares - total * total) / n, deviations
 

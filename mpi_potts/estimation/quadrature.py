@@ -38,7 +38,7 @@ class Density:
     def quantiles(self, probability: np.ndarray) -> np.ndarray:
         """The values below which these probabilities lie: of uniforms, draws."""
         total = self._cumulative
-        return np.interp(np.asarray(probability) * total[-1], total, self.beta)
+        return arithmetic.interp(np.asarray(probability) * total[-1], total, self.beta)
 
 
 def density(log_density: Callable[[np.ndarray], np.ndarray], interval: tuple[float, float]) -> Density:

@@ -32,7 +32,8 @@ def adjust(
 ) -> np.ndarray:
     """beta (n,) moved along the weighted regression line to offset = x - S = 0."""
     low, high = interval
-    part = (beta - low) / (high - low)
+    # A draw may round to an end of the interval, where the logit is infinite.
+    part = np.clip((beta - low) / (high - low), 2.0**-53, 1.0 - 2.0**-53)
     logit = arithmetic.log(part) - arithmetic.log1p(-part)
     total = weight.sum()
     x = offset - (weight * offset).sum() / total

@@ -74,7 +74,7 @@ def entropy(probability: np.ndarray) -> np.ndarray:
 def colours(labels: int) -> np.ndarray:
     """(k, 3) uint8: a colour for each label, from dark to light."""
     where = np.linspace(0.0, len(_ANCHORS) - 1.0, labels)
-    channels = [np.interp(where, np.arange(len(_ANCHORS)), channel) for channel in _ANCHORS.T]
+    channels = [arithmetic.interp(where, np.arange(len(_ANCHORS)), channel) for channel in _ANCHORS.T]
     return np.stack(channels, axis=1).round().astype(np.uint8)
 
 

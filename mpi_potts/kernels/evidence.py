@@ -25,7 +25,8 @@ def evidence(state, y, neighbours, step, beta, k, density):
     state, y : flat, padded, as `neighbours` has them.  density : of the noise model, with k labels.
     """
     most = neighbours.most
-    power = like_weights(beta, most)
+    # Relative to the label that most neighbours have: exp(beta n) itself may overflow on a graph.
+    power = like_weights(-beta, most)
     counts, logs = np.zeros(256, np.int64), np.empty(k)
     pixels, data, slope, curvature = 0, 0.0, 0.0, 0.0
     for i in range(0, neighbours.sites.size, step):
@@ -33,18 +34,21 @@ def evidence(state, y, neighbours, step, beta, k, density):
         around = offsets_at(neighbours, place)
         for offset in around:
             counts[state[place + offset]] += 1
+        top = 0
+        for j in range(k):
+            top = max(top, counts[j])
         largest = -np.inf
         total = like = square = 0.0
         for j in range(k):
             logs[j] = log_density(density, j, y[place])
             largest = max(largest, logs[j])
-            weight = power[counts[j]]
+            weight = power[top - counts[j]]
             total += weight
             like += weight * counts[j]
             square += weight * counts[j] * counts[j]
         mixture = 0.0
         for j in range(k):
-            mixture += power[counts[j]] * exp(logs[j] - largest)
+            mixture += power[top - counts[j]] * exp(logs[j] - largest)
         data += largest + log(mixture / total)
         like /= total
         slope += counts[state[place]] - like

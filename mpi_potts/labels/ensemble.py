@@ -57,7 +57,8 @@ class Draws:
 
     def put(self, chain: int, first: int, trace: Trace) -> None:
         """Take over the steps of a trace, from number `first` on."""
-        for room, values in zip(self.arrays().values(), (trace.beta, trace.statistic, *trace.noise)):
+        rooms, columns = self.arrays().values(), (trace.beta, trace.statistic, *trace.noise)
+        for room, values in zip(rooms, columns, strict=True):
             room[chain, first : first + len(values)] = values
 
     def to(self, count: int) -> "Draws":

@@ -14,6 +14,7 @@ from ..config.registry import register
 from ..estimation import quadrature
 from ..kernels.chain import Trace
 from ..labels.chain import LabelChain
+from ..labels.ensemble import join
 from ..model.pseudolikelihood import Pseudolikelihood
 from ..rng import Purpose
 from ..runtime.parallel import Comm, warm_up
@@ -46,7 +47,7 @@ class PseudolikelihoodPhase:
             traces.append(chain.sweep(quadrature.density(density, self.interval).quantiles(uniform)))
             if counting:
                 chain.count()
-        return Trace(*(np.concatenate(columns) for columns in zip(*traces)))
+        return join(traces)
 
 
 class PseudolikelihoodFit(ChainFit):

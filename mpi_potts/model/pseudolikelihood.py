@@ -50,10 +50,15 @@ class Pseudolikelihood:
         """log PL as a function of beta (n,)."""
         count, parts = self.configurations(labels)
         times = np.arange(parts.shape[1])
+        # Relative to the label seen most, by which exp(beta times) would overflow where a site has a great
+        # many neighbours.
+        top = times[-1] - np.argmax(parts[:, ::-1] > 0, axis=1)
+        fewer = top[:, None] - times
+        parts = np.where(fewer >= 0, np.take_along_axis(parts, np.maximum(fewer, 0), axis=1), 0)
 
         def evaluate(beta):
-            weight = arithmetic.exp(np.multiply.outer(beta, times))
-            normaliser = arithmetic.log(arithmetic.product(weight, parts.T))
+            weight = arithmetic.exp(-np.multiply.outer(beta, times))
+            normaliser = arithmetic.log(arithmetic.product(weight, parts.T)) + np.multiply.outer(beta, top)
             return 2.0 * statistic * beta - arithmetic.product(normaliser, count)
 
         return evaluate
