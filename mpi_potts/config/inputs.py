@@ -446,7 +446,9 @@ def _check(config: Config) -> None:
 def _check_image(image: ImageKeys) -> None:
     if image.path is None and image.shape is None:
         raise Refused(
-            "missing; without image.path a list of 2 or 3 integers is needed", ("image", "shape"), None
+            "missing; without image.path a list of 2 or 3 integers is needed, of 1 with image.graph",
+            ("image", "shape"),
+            None,
         )
     if image.band is not None and image.ndvi is not None:
         _refuse("left out where image.ndvi is given", image.band, "image", "band")

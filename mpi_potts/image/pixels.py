@@ -192,7 +192,9 @@ def _dimensions(config, array):
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or array.size == 0:
         raise _refusal(
-            config, "path", f"has shape {list(array.shape)}; images of 2 or 3 dimensions are accepted"
+            config,
+            "path",
+            f"has shape {list(array.shape)}; 2 or 3 dimensions are accepted, or 1 with image.graph",
         )
     return array
 

@@ -37,7 +37,7 @@ def read(path: Path, dataset: str = "values", banded: bool = False) -> FileConte
     reader = _reader(path)
     if not path.is_file():
         what = "is not a file" if path.exists() else "does not exist"
-        raise InputError(f"{path}: {what}; an image file is accepted, relative to the input file")
+        raise InputError(f"{path}: {what}; a file is accepted, named relative to the input file")
     try:
         contents = reader(path, dataset, banded)
     except InputError:

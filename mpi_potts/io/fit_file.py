@@ -73,6 +73,8 @@ def check_settings(path: Path, attributes: dict[str, Any], settings: dict[str, A
             differs = f"was made with {name} = {found.get(name)}, the input has {wanted[name]}"
             if name == "image":  # of which only a digest is known
                 differs = "was made of an image with other values than the one that the input names"
+            if name == "binding":
+                differs = "was made with another binding function than the one there now (more sweeps, say)"
             raise InputError(f"{path}: {differs}; use another output, or --fresh to start over")
 
 

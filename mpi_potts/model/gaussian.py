@@ -208,7 +208,7 @@ def each(name: str, values: ByLabel, labels: int) -> np.ndarray:
 def _draw_means(prior, labels, stream):
     if isinstance(prior.mean.mean, str):
         raise InputError(
-            f'prior.mean.mean = "{prior.mean.mean}": numbers are accepted where simulate.mean = "prior"'
+            f'prior.mean.mean = "{prior.mean.mean}": numbers are accepted where simulate.mean is not given'
         )
     centre = each("prior.mean.mean", prior.mean.mean, labels)
     spread = each("prior.mean.sd", prior.mean.sd, labels)
