@@ -7,7 +7,7 @@ from method_cases import CONTINUED, TINY, Impatient, sets
 from mpi4py import MPI
 
 from mpi_potts.errors import Interrupted
-from mpi_potts.io.fit_file import Paths
+from mpi_potts.io.fit_file import FitPaths
 from mpi_potts.methods import driver
 from mpi_potts.runtime.control import Control
 from mpi_potts.runtime.parallel import allgather_rows, block, take_rows
@@ -51,7 +51,7 @@ def test_what_a_concluded_fit_is_asked_it_answers_without_a_word(comm, directory
     path, keys = prepare(comm, directory, kind), sets(TINY | keys | {"fit.method": method})
     problem = problem_of(comm, path, directory / "out", keys)
     with Control() as control:
-        fit = driver.run(comm, problem, Paths(directory), control, True)
+        fit = driver.run(comm, problem, FitPaths(directory), control, True)
     fit.comm = Silent()
     if comm.rank == comm.size - 1:
         answers = fit.headline(), fit.where, fit.stopped_because, fit.length, fit.iteration, [*fit.cautions()]
