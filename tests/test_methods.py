@@ -120,7 +120,7 @@ def test_exchange_of_observed_labels_is_the_exact_posterior(observed, sampler, s
     keys = {name.replace(".", "__"): value for name, value in FEW.items()}
     keys |= {"exchange__auxiliary_sampler": sampler, "exchange__auxiliary_start": start}
     attributes, arrays = fitted("exchange", sampler, **keys)
-    rhat, size = arrays["diagnostics/beta"]
+    rhat, size, _ = arrays["diagnostics/beta"]
     assert rhat < 1.1 and size > 100.0
     check_mean_and_sd(truth, arrays["posterior/beta"], arrays["posterior/weight"], size)
     assert (np.abs(arrays["exchange/acceptance"] - 0.44) < 0.12).all()

@@ -162,6 +162,7 @@ def test_without_warnings_the_page_says_converged(copied):
 
 def test_rhat_in_words():
     assert page.settled(1.0, 1) == "converged"
+    assert page.settled(1.03, 2) == "nearly converged"
     assert page.settled(1.2, 2) == "chains disagree"
     assert page.settled(1.2, 1) == "has not settled"
     assert page.settled(np.nan, 2) == "too few draws to tell"

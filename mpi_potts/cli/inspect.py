@@ -38,7 +38,7 @@ def _describe_any(path: Path) -> str:
 
 def describe_draws(path: Path) -> str:
     """posterior.nc: how many draws there are, and beta in a line."""
-    from ..estimation.diagnostics import effective_size, split_rhat  # numba comes with these
+    from ..estimation.diagnostics import bulk_size, split_rhat  # numba comes with these
 
     if not path.is_file():
         raise InputError(f"{path}: no such file")
@@ -46,7 +46,7 @@ def describe_draws(path: Path) -> str:
     if beta.ndim != 2:
         raise InputError(f"{path}: posterior/beta has shape {list(beta.shape)}; (chain, draw) is accepted")
     chains, draws = beta.shape
-    found = of_chains(beta, split_rhat(beta), effective_size(beta))
+    found = of_chains(beta, split_rhat(beta), bulk_size(beta))
     return (
         f"{path}: equally weighted draws for other programs, {chains} chain(s) of {draws}\n\n"
         f"  beta  {found}\n\n  `arviz.from_netcdf` opens it; result.h5 of the same fit has everything else"

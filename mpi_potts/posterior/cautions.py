@@ -39,7 +39,7 @@ def cautions(
     """Every caution about the posterior to quote.
 
     beta        : its summary
-    diagnostics : of every quantity, rows (R-hat, effective size)
+    diagnostics : of every quantity, rows (R-hat, bulk and tail effective size)
     behind      : (chains,) how far the score of each chain is behind the best; of hidden images, else empty
     """
     apart = [
@@ -54,8 +54,10 @@ def cautions(
             f"a longer burn-in and more {fit.length}, or look for two modes"
         )
         yield from minor_modes(behind, fit.problem.lattice.sites)
-    if beta.ess < FEW_DRAWS:
-        yield f"beta has {beta.ess:.0f} effective draws; raise {fit.length}"
+    # Of chains the tails count too: the ends of the interval lie there.
+    ess = float(min(beta.ess, *diagnostics["beta"][1:])) if "beta" in diagnostics else beta.ess
+    if ess < FEW_DRAWS:
+        yield f"beta has {ess:.0f} effective draws; raise {fit.length}"
     yield from fit.cautions()
     if binding_error > COARSE * beta.sd:
         yield (

@@ -28,7 +28,7 @@ class Outcome:
     beta                : the one of them that most users will quote
     draws               : those of chains, if any
     probability, shares : (shape, k) of every label, on rank 0 only; (k,) the part of the pixels that has it
-    diagnostics         : of every quantity, rows (R-hat, effective size)
+    diagnostics         : of every quantity, rows (R-hat, bulk and tail effective size)
     """
 
     fit: Fit
@@ -50,7 +50,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     if fit.chains is not None and fit.chains.drawn > 0:
         draws = _gathered(comm, fit.chains)
         diagnostics = precision.diagnostics(draws)
-        of_chains = summary.of_chains(draws.beta, *diagnostics["beta"].tolist())
+        of_chains = summary.of_chains(draws.beta, *diagnostics["beta"][:2].tolist())
         if fit.problem.hidden:
             marginal = of_chains
             probability, shares = _probabilities(comm, fit, fit.chains)

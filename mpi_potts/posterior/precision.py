@@ -8,23 +8,20 @@ p(beta | y) by exp(-d beta), which moves its mean by d Var(beta | y).
 import numpy as np
 
 from ..binding.function import Binding
-from ..estimation.diagnostics import effective_size, split_rhat
+from ..estimation.diagnostics import of_draws
 from ..labels.ensemble import Draws
 from .summary import Summary
 
 
 def diagnostics(draws: Draws) -> dict[str, np.ndarray]:
-    """(R-hat, effective size) of beta; of hidden images also of S(z), and (k, 2) of each noise parameter."""
-
-    def both(values: np.ndarray) -> tuple[float, float]:
-        return split_rhat(values), effective_size(values)
-
-    found = {"beta": np.array(both(draws.beta))}
+    """(R-hat, bulk and tail effective size) of beta; of hidden images also of S(z), and (k, 3) of each
+    parameter of the noise."""
+    found = {"beta": np.array(of_draws(draws.beta))}
     if not draws.noise:
         return found
-    found["statistic"] = np.array(both(draws.statistic))
+    found["statistic"] = np.array(of_draws(draws.statistic))
     for name, values in draws.noise.items():
-        found[name] = np.array([both(of_label) for of_label in np.moveaxis(values, 2, 0)])
+        found[name] = np.array([of_draws(of_label) for of_label in np.moveaxis(values, 2, 0)])
     return found
 
 
