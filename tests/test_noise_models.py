@@ -10,15 +10,19 @@ from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
 from mpi_potts import rng
+from mpi_potts.estimation.predictive import predictive
 from mpi_potts.kernels import chain, conditional, gaussian, gibbs_blocks, gibbs_data, gibbs_layout, noise
+from mpi_potts.kernels import residuals as residual_kernel
 from mpi_potts.kernels.conditional import LOG_2
 from mpi_potts.kernels.float32 import fma, larger
 from mpi_potts.kernels.gibbs_layout import BLOCK
 from mpi_potts.kernels.variates import normal
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.ensemble import join
+from mpi_potts.labels.residuals import residuals
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.noise import MODELS, named
+from mpi_potts.posterior.cautions import misfit
 from mpi_potts.rng import Purpose
 
 
@@ -73,6 +77,16 @@ def _sort(state, table):
     return False
 
 
+class KnownDensity(NamedTuple):
+    mean: np.ndarray
+    sd: float
+
+
+@noise.implements(noise.residual, KnownDensity)
+def _residual(density, label, y):
+    return (y - density.mean[label]) / density.sd
+
+
 @dataclass(frozen=True)
 class KnownSd:
     labels: int
@@ -89,6 +103,9 @@ class KnownSd:
 
     def state(self, values):
         return KnownState(values, self.sd)
+
+    def density(self, values):
+        return KnownDensity(values[0], self.sd)
 
     @staticmethod
     def data(layout, image):
@@ -107,7 +124,7 @@ class KnownSd:
 @pytest.fixture
 def uncached(monkeypatch):
     """Nothing that is compiled here for records of a test goes into the cache of the package."""
-    for module in (chain, conditional, gibbs_blocks, gibbs_data):
+    for module in (chain, conditional, gibbs_blocks, gibbs_data, residual_kernel):
         for function in vars(module).values():
             if isinstance(function, Dispatcher):
                 monkeypatch.setattr(function, "_cache", NullCache())
@@ -149,6 +166,17 @@ def test_a_chain_of_another_model_is_a_chain(uncached):
     other.unpack(parts.pack())
     for one, two in zip(trace, join([first, other.sweep(np.full(35, 0.4))])):
         assert np.array_equal(one, two)
+
+
+def test_the_noise_of_another_model_is_checked_by_its_residuals(uncached):
+    lattice, k = Lattice((60, 60)), 3
+    values = image(k, lattice.shape)[1]
+    mine = LabelChain(lattice, values, k, KnownSd(k, 1.0), seed=1)
+    mine.sweep(np.full(60, 0.4))
+    sums = residuals([mine], values, k)
+    exact = values - mine.values[0][mine.labels]
+    assert np.allclose(sums[0, :k, 1:3].sum(axis=0), [exact.sum(), (exact * exact).sum()])
+    assert [*misfit(predictive(sums), "normal")] == []
 
 
 def test_a_model_is_known_by_the_names_of_its_parameters():

@@ -86,13 +86,13 @@ def reported(hidden, tmp_path_factory):
 def test_the_page_is_whole_and_needs_no_other_file(reported):
     path, said, found = reported
     sources = [attributes["src"] for tag, attributes in found.elements if tag == "img"]
-    assert len(sources) == 8
+    assert len(sources) == 9
     assert all(source.startswith("data:image/png;base64,") for source in sources)
     assert not any("href" in attributes for _, attributes in found.elements)
     assert all(attributes["alt"] for tag, attributes in found.elements if tag == "img")
-    names = {"image", "labels", "entropy", "beta", "binding", "noise", "iterations", "draws"}
+    names = {"image", "labels", "entropy", "beta", "binding", "noise", "residuals", "iterations", "draws"}
     assert {file.name for file in path.parent.glob("figure_*.png")} == {f"figure_{n}.png" for n in names}
-    assert "8 figures, labels.png, entropy.png, probability.png" in said
+    assert "9 figures, labels.png, entropy.png, probability.png" in said
     assert not list(path.parent.glob(".*.tmp"))
 
 
@@ -203,9 +203,9 @@ def test_a_binding_function_of_another_fit_is_left_out_and_said(copied):
 def test_what_is_left_out_is_said_on_the_screen_too(copied):
     (copied.parent / "binding.h5").unlink()
     said, found = written(copied)
-    assert "7 figures" in said
+    assert "8 figures" in said
     assert "The binding function is left out" in said
-    assert len([tag for tag, _ in found.elements if tag == "img"]) == 7
+    assert len([tag for tag, _ in found.elements if tag == "img"]) == 8
 
 
 def test_only_places_of_files_can_be_set(copied):

@@ -323,6 +323,11 @@ def _log_density(density, label, y):
     return -density.precision[label] * distance * distance - density.log_factor[label]
 
 
+@noise.implements(noise.residual, GaussianDensity)
+def _residual(density, label, y):
+    return (y - density.mean[label]) * math.sqrt(2.0 * density.precision[label])
+
+
 @njit(cache=True)
 def sum_blocks(y, scale, absent):
     """(blocks, 3) int64: the totals of every block."""

@@ -99,6 +99,12 @@ def log_density(density: Any, label: int, y: float) -> float:
     raise NotImplementedError
 
 
+def residual(density: Any, label: int, y: float) -> float:
+    """What an observation leaves under a label, in float64: standard normal where the model is right, as the
+    quantile of a standard normal that belongs to its distribution function."""
+    raise NotImplementedError
+
+
 class NoData(NamedTuple):
     """The terms of a sweep of the prior, and the data of no image."""
 

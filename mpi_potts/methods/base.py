@@ -27,6 +27,7 @@ from ..io import fit_file
 from ..labels.chain import LabelChain
 from ..labels.ensemble import LabelChains, Phase
 from ..labels.observed import ObservedLabels
+from ..labels.residuals import residuals
 from ..labels.starts import settle
 from ..lattice import Lattice
 from ..model.noise import NoiseModel, noise_of
@@ -367,6 +368,7 @@ class Problem:
         chain = LabelChain(small, values, k, self.noise, 0)
         chain.sweep(np.zeros(1))
         settle(chain, values, self.config.prior.beta, 0, 0)
+        residuals([chain], values, k)
         if self.binding is not None:
             table = self.binding.table
             chain.sample(table, (float(table[0, 0]), float(table[0, -1])), 1)

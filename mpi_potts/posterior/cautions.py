@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..estimation.predictive import Predictive
 from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT, LARGEST_RHAT
 from .summary import Summary
 
@@ -27,6 +28,16 @@ EDGE = 0.005
 MINOR = 1.5
 # Rounding adds grain**2 / 12 to a label's variance: beyond this part of its sd, more than 0.02 %.
 GRAIN = 0.05
+# Residuals that are not those of the noise model.  Of many pixels any misfit is significant, so it must also
+# be large enough to move beta.  Seen at 125x125, k = 3, means 3.3 sds apart, beta = 0.8: t noise of 4 degrees
+# of freedom has a kurtosis of 3 and more and moves beta by 4 posterior sds, Laplace noise 1.5 to 2 and 6 sds;
+# noise averaged over 3x3 pixels correlates neighbours by 0.25 and moves beta by 2 to 4 sds, a point spread of
+# 0.6 and 4 times 0.1 by 0.07 and 12 to 16 sds.
+SKEWED, TAILED = 0.25, 0.5
+# Neighbours of one label, and all neighbours.
+CORRELATED, BETWEEN = 0.05, 0.02
+# How many sds beside what the model expects; kurtosis, whose distribution has a tail, needs the most.
+SURE = 5.0
 
 
 def cautions(
@@ -135,3 +146,58 @@ def few_particles(particles: Summary | None, marginal: Summary | None) -> Iterat
             f"the particles for the last S(z) are worth {particles.ess:.0f} draws: raise smc.particles; "
             f"the marginal posterior does not depend on them"
         )
+
+
+def misfit(checks: Predictive, noise: str) -> Iterator[str]:
+    """Says where residuals are not those of the noise model, by so much that beta follows.
+
+    noise : the name of its distribution
+    """
+    tailed = _beyond(checks.kurtosis, TAILED)
+    heavy = {j: value for j, value in tailed.items() if value > 0.0}
+    flat = {j: value for j, value in tailed.items() if value < 0.0}
+    if heavy:
+        yield (
+            f"the noise has heavier tails than {noise} noise, on which beta rests (excess kurtosis of "
+            f"{_listed(heavy)}): declare outliers that are no data (image.nodata, image.mask), "
+            f"try a transform of the image, or more labels"
+        )
+    if flat:
+        yield (
+            f"the noise has shorter tails than {noise} noise, on which beta rests (excess kurtosis of "
+            f"{_listed(flat)}): a label may be several, try more labels; or values are cut off"
+        )
+    if skewed := _beyond(checks.skewness, SKEWED):
+        yield (
+            f"the noise is skewed, unlike {noise} noise, on which beta rests (skewness of "
+            f"{_listed(skewed)}): try the logarithm or the square root of the image, or more labels"
+        )
+    every, near = _beyond(checks.neighbours[:, None], BETWEEN), _beyond(checks.correlation, CORRELATED)
+    if every or near:
+        found = [f"all neighbours: {value:.2g}" for value in every.values()]
+        found += [f"those of {_listed(near)}"] if near else []
+        yield (
+            f"the noise of neighbouring pixels is correlated, unlike the independent noise on which beta "
+            f"rests ({', '.join(found)}): a point spread, a resampled or compressed image, or uneven light; "
+            f"take the image before it was resampled, average blocks of pixels, or remove the gradient"
+        )
+
+
+def _beyond(rows: np.ndarray, limit: float) -> dict[int, float]:
+    """By label, from 0, the means over the chains of what is beyond a limit and surely not by chance.
+
+    rows : (chains, k, 2) values and their sds.  The chains share the image, so their mean has the sd of one.
+    """
+    found = {}
+    for j, of_label in enumerate(np.moveaxis(rows, 1, 0)):
+        known = of_label[~np.isnan(of_label[:, 0])]
+        if len(known):
+            value, sd = known.mean(axis=0).tolist()
+            if abs(value) > max(limit, SURE * sd):
+                found[j] = value
+    return found
+
+
+def _listed(by_label: Mapping[int, float]) -> str:
+    """Labels, from 1, with their values."""
+    return ", ".join(f"label {j + 1}: {value:.2g}" for j, value in by_label.items())

@@ -59,6 +59,8 @@ def datasets(comm: Comm, found: Outcome) -> dict[str, np.ndarray | Rows]:
         for name, values in zip(("beta", "weight"), sample):
             arrays[f"posterior/{name}"] = Rows.of_block(comm, _own_block(comm, values), values.size)
     arrays |= {f"diagnostics/{name}": values for name, values in found.diagnostics.items()}
+    if found.predictive is not None:
+        arrays |= {f"predictive/{name}": values for name, values in found.predictive.arrays().items()}
     if found.marginal is None or found.draws is None:
         return arrays
     flat = {"marginal/beta": found.draws.beta, "marginal/statistic": found.draws.statistic}

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..estimation.predictive import Predictive, predictive
 from ..labels.ensemble import Draws, LabelChains
+from ..labels.residuals import residuals
 from ..labels.starts import score
 from ..methods.base import Fit
 from ..runtime.parallel import Comm, bcast, merge_rows
@@ -29,6 +31,7 @@ class Outcome:
     draws               : those of chains, if any
     probability, shares : (shape, k) of every label, on rank 0 only; (k,) the part of the pixels that has it
     diagnostics         : of every quantity, rows (R-hat, bulk and tail effective size)
+    predictive          : the checks of the noise of a hidden image
     """
 
     fit: Fit
@@ -39,6 +42,7 @@ class Outcome:
     probability: np.ndarray | None
     shares: np.ndarray | None
     diagnostics: dict[str, np.ndarray]
+    predictive: Predictive | None
     binding_error: float
     warnings: tuple[str, ...]
 
@@ -69,8 +73,12 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
         widths = noise.widths([draws.noise[name] for name in noise.names])
         warnings += cautions.coarse_grain(grain, widths.mean(axis=(0, 1)))
     warnings += cautions.few_particles(particles, marginal)
+    checks = None
+    if fit.chains is not None and fit.problem.hidden:
+        checks = _checks(comm, fit, fit.chains)
+        warnings += cautions.misfit(checks, fit.problem.noise.title)
     found = best, particles, marginal, draws, probability, shares
-    return Outcome(fit, *found, diagnostics, error, tuple(warnings))
+    return Outcome(fit, *found, diagnostics, checks, error, tuple(warnings))
 
 
 def _particles(fit: Fit) -> Summary | None:
@@ -110,3 +118,10 @@ def _behind(comm: Comm, fit: Fit, chains: LabelChains, draws: Draws) -> np.ndarr
     ]
     merged = merge_rows(comm, chains.numbers, np.array(scores), chains.count)
     return merged.max() - merged
+
+
+def _checks(comm: Comm, fit: Fit, chains: LabelChains) -> Predictive:
+    """Collective.  What the last state of every chain leaves of the image, against what the model would."""
+    image = fit.problem.image  # which ranks without a chain do not hold
+    sums = residuals(chains.chains, None if image is None else image.values, chains.labels)
+    return predictive(merge_rows(comm, chains.numbers, sums, chains.count))

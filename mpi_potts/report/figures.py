@@ -18,8 +18,9 @@ from ..binding.function import Binding
 from ..estimation.verdicts import FLAG_DISAGREE
 from ..image import maps
 from ..model.noise import named
+from ..posterior.cautions import BETWEEN, CORRELATED, SKEWED, SURE, TAILED
 from .fit import Report
-from .pictures import Panel, entropy, image, label_map, panels
+from .pictures import WIDTH, Panel, entropy, image, label_map, panels
 
 DPI = 200
 STYLE: dict[Any, Any] = {
@@ -66,6 +67,7 @@ def draw(report: Report) -> dict[str, Drawing]:
         "beta": beta,
         "binding": binding,
         "noise": noise,
+        "residuals": residuals,
         "iterations": iterations,
         "draws": draws,
     }
@@ -262,6 +264,42 @@ def _noise_rows(axes: Panel, location: np.ndarray, width: np.ndarray, tones: np.
     axes.plot(centre, rows, "o", color="black", ms=3.5)
     axes.set(xlabel="pixel value", ylabel="label", ylim=(centre.size + 0.7, 0.3))
     axes.set_yticks(np.unique(np.linspace(1, centre.size, min(centre.size, 12)).round()))
+
+
+def residuals(report: Report) -> tuple[Figure, str] | None:
+    """Skewness, kurtosis and correlation of residuals against what the noise model allows."""
+    arrays = report.result.arrays
+    if "predictive/skewness" not in arrays:
+        return None
+    titles = ("skewness", "excess kurtosis", "correlation of\nneighbours")
+    rows = [_over_chains(arrays[f"predictive/{name}"]) for name in ("skewness", "kurtosis", "correlation")]
+    rows[2] = np.concatenate([rows[2], _over_chains(arrays["predictive/neighbours"][:, None])])
+    limits = ((SKEWED,) * report.k, (TAILED,) * report.k, (CORRELATED,) * report.k + (BETWEEN,))
+    figure = Figure(figsize=(WIDTH, 1.5 + 0.28 * min(report.k + 1, 20)), layout="constrained")
+    places = [*map(str, range(1, report.k + 1)), "all"]
+    for axes, title, values, limit in zip(figure.subplots(1, 3, sharey=True), titles, rows, limits):
+        at = np.arange(len(values))
+        bound = np.maximum(limit, SURE * np.nan_to_num(values[:, 1]))
+        axes.barh(at, 2.0 * bound, left=-bound, color="0.92", label="no warning")
+        axes.barh(at, 4.0 * values[:, 1], left=-2.0 * values[:, 1], color=LIGHT, label="95 % of the model")
+        axes.plot(values[:, 0], at, "o", color="black", ms=4, label="residuals")
+        axes.axvline(0.0, color="0.35", lw=0.8)
+        axes.set(title=title, ylim=(report.k + 0.6, -0.6))
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    figure.axes[0].set(ylabel="label", yticks=np.arange(report.k + 1), yticklabels=places)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure, (
+        "Is the noise as the model has it? Skewness, kurtosis and correlation of what the last states of the "
+        "chains leave of the image (points), against where the model has 95 % of them; labels of few pixels "
+        "are left out. Beyond the grey, beta may be off by more than its interval: a warning says what to do."
+    )
+
+
+def _over_chains(rows: np.ndarray) -> np.ndarray:
+    """(k, 2) means over the chains of rows (chains, k, 2) in which there may be gaps."""
+    known = ~np.isnan(rows)
+    total = np.where(known, rows, 0.0).sum(axis=0)
+    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
 
 
 # What happened on the way

@@ -104,6 +104,9 @@ def _ascending(result: Result) -> tuple[Result, np.ndarray]:
     for name, draws in result.noise.items():
         arrays[f"noise/{name}"] = draws[:, order]
         arrays[f"diagnostics/{name}"] = arrays[f"diagnostics/{name}"][order]
+    for name in ("pixels", "skewness", "kurtosis", "correlation"):
+        if f"predictive/{name}" in arrays:  # not in results written before there were any
+            arrays[f"predictive/{name}"] = arrays[f"predictive/{name}"][:, order]
     return replace(result, arrays=arrays), order
 
 

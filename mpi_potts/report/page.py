@@ -179,7 +179,7 @@ def _noise(report: Report, drawings: Mapping[str, Drawing]) -> Iterator[str]:
     yield "<h2>The noise of every label</h2>"
     head = ("label", "share", *named(report.result.noise).symbols, "R-hat", "in words")
     numbers_of = table(head, noise_rows(report), numeric=range(len(head) - 1))
-    yield row(figures_of(drawings, "noise"), numbers_of, kind="two")
+    yield row(figures_of(drawings, "noise"), numbers_of + figures_of(drawings, "residuals"), kind="two")
     if (np.diff(report.order) != 1).any():
         given = ", ".join(str(j + 1) for j in report.order)
         yield f"<p>Labels are numbered by their mean; in the input and the result these are {given}.</p>"
