@@ -12,6 +12,9 @@ import numpy as np
 from .errors import InputError
 from .lattice import GRAPH, Lattice
 
+# exp(beta n), n the number of neighbours of a sample, must be a number.
+LARGEST_POWER = 700.0
+
 
 class Graph(Lattice):
     """n samples; ends (m, 2), integers: the pairs of neighbours, each counted once however often it is given.

@@ -119,12 +119,12 @@ def test_what_cannot_be_right_is_refused_by_file_key_value_and_what_is_accepted(
     assert value in said and accepted in said
 
 
-def test_the_defaults_are_those_of_the_paper(write):
+def test_the_defaults_are_those_of_the_paper_but_for_the_priors_that_are_those_of_the_image(write):
     c = inputs.load(write(SMALLEST))
     assert (c.seed, c.model.labels, c.model.neighbourhood) == (1, 3, "first")
-    assert c.prior.beta == (0.0, 1.005)
-    assert c.prior.mean.mean == (0.0,) * 3 and c.prior.mean.sd == (100.0,) * 3
-    assert c.prior.variance.shape == (1.0,) * 3 and c.prior.variance.scale == (0.01,) * 3
+    assert c.prior.left_to_lattice
+    assert (c.prior.mean.mean, c.prior.mean.sd) == (c.prior.variance.shape, c.prior.variance.scale)
+    assert {c.prior.mean.mean, c.prior.mean.sd} == {"image"}
     p = c.precompute
     assert (p.grid, p.points, p.iterations, p.burn_in, p.sampler) == (
         "critical",
@@ -159,7 +159,7 @@ def test_overrides_are_toml_values_or_bare_words(write):
     ]
     c = inputs.load(path, settings, "elsewhere")
     assert c.model.labels == 4 and c.precompute.sampler == "gibbs" and c.precompute.grid == (0.1, 0.2)
-    assert c.prior.mean.sd == (2.5,) * 4 and c.prior.mean.mean == (0.0,) * 4
+    assert c.prior.mean.sd == (2.5,) * 4 and c.prior.mean.mean == "image"
     assert (c.image.ndvi.red, c.image.ndvi.nir) == (3, 4)
     assert c.smc.particles == 1000 and c.seed == 7
     assert c.precompute.file == path.parent / "../shared/binding file.h5"

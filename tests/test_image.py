@@ -9,8 +9,7 @@ import pytest
 
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
-from mpi_potts.image.pixels import lattice_of, load_image, with_image_mean
-from mpi_potts.model.simulate import truth_of
+from mpi_potts.image.pixels import lattice_of, load_image
 
 SCENE = Path(__file__).resolve().parents[2] / "shared" / "data" / "L7_ETMs.tif"
 PIXELS = np.arange(20, dtype=np.uint8).reshape(4, 5) * 3
@@ -319,21 +318,6 @@ def test_a_missing_package_names_its_extra(tmp_path, settings, monkeypatch, name
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
     refused(settings(name), name, package, f"mpi_potts[{extra}]")
-
-
-def test_the_mean_of_the_pixels_can_centre_the_prior(tmp_path, settings):
-    values = PIXELS.astype(float)
-    values[0, 0] = np.nan
-    write_npy(tmp_path / "a.npy", values)
-    c = settings("a.npy", "image.nodata=nan", 'prior.mean.mean="image"')
-    centred = with_image_mean(c, load_image(c))
-    assert centred.prior.mean.mean == (np.nanmean(values),) * 3
-    assert centred.prior.mean.sd == c.prior.mean.sd
-
-
-def test_a_truth_from_a_prior_at_the_mean_of_an_image_is_refused(settings):
-    with pytest.raises(InputError, match=r'input.toml: prior.mean.mean = "image": numbers are accepted'):
-        truth_of(settings("a.npy", 'prior.mean.mean="image"'), 0)
 
 
 @pytest.mark.skipif(not SCENE.exists(), reason="the sample scene is not part of the project")

@@ -9,23 +9,24 @@ import math
 import os
 import tomllib
 from argparse import Namespace
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from ..binding.compute import BindingPaths, Task, choose_starts
 from ..binding.grid import make_grid
-from ..config.inputs import Config
+from ..config.inputs import IMAGE, Config
 from ..errors import InputError
 from ..image.pixels import Image, lattice_of
 from ..io import fit_file
 from ..kernels import compiling
 from ..lattice import GRAPH, Lattice, in_words
 from ..methods import needs
-from ..methods.base import Problem, label_team, method_of, needs_binding
+from ..methods.base import Problem, is_hidden, label_team, method_of, needs_binding
 from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
 from ..model.noise import noise_kind
 from ..model.potts import Sampler
+from ..model.scale import before_images, on_lattice
 from ..model.transition import transition
 from ..runtime import memory, parallel
 from ..runtime.parallel import Comm
@@ -71,12 +72,13 @@ def _compiled(seconds: float) -> str:
 
 def _one_image(comm: Comm, config: Config) -> list[Row]:
     """Collective.  The plan for an image, or where none is named for its lattice."""
+    asked = config
     problem = None if config.image.path is None else fit.pose(comm, config)
-    config = config if problem is None else problem.config
     lattice = parallel.on_root(comm, lattice_of, config) if problem is None else problem.lattice
+    config = on_lattice(config, lattice) if problem is None else problem.config
     standing = parallel.on_root(comm, examine, config, lattice, problem)
     betas, pace = measure(comm, config, lattice, problem)
-    rows = describe(config, lattice, _pixels(problem)) + standing
+    rows = describe(config, lattice, _pixels(problem)) + prior_rows(asked, config) + standing
     if needs_binding(config) and not parallel.on_root(comm, _there, config, lattice):
         rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size)
     if problem is not None:
@@ -168,21 +170,34 @@ def chains(config: Config, lattice: Lattice) -> int:
 
 
 def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
-    """What the input says, in words: the image, its lattice, model and prior, and the output."""
-    k, prior = config.model.labels, config.prior
+    """What the input says, in words: the image, its lattice and model, and the output."""
+    k = config.model.labels
     sites = "samples" if lattice.neighbourhood == GRAPH else "pixels"
     exist = f"{lattice.sites} of {np.prod(lattice.shape)} {sites}"
-    # Labels that are observed have no noise.
-    noise = "" if config.image.kind == "labels" else f"; {noise_kind(config).describe(prior)}"
     neighbours = f"{in_words(lattice.neighbourhood)}, {lattice.edges} edges"
     return [
         ("input", f"{config.path}: valid"),
         ("image", pixels),
         ("lattice", f"{' x '.join(map(str, lattice.shape))}, {exist}, {neighbours}"),
         ("model", f"{k} labels; beta_crit = {transition(lattice, k):.4f}"),
-        ("prior", f"beta {prior.beta[0]:g} to {prior.beta[1]:g}{noise}"),
         ("output", f"{config.output}{'' if config.output.exists() else ' (will be created)'}"),
     ]
+
+
+def prior_rows(asked: Config, config: Config) -> list[Row]:
+    """The priors in numbers, and which of them the input leaves to the lattice and to the image."""
+    prior, beta = asked.prior, config.prior.beta
+    rows = [("prior", f"beta {beta[0]:g} to {beta[1]:g}{' (auto)' if prior.left_to_lattice else ''}")]
+    if is_hidden(config):  # labels that are observed have no noise
+        words = {
+            f"prior.{table}.{name}": value
+            for table in ("mean", "variance")
+            for name, value in asdict(getattr(prior, table)).items()
+        }
+        rows += [("", noise_kind(config).describe(config.prior))]
+        if left := [name for name, value in words.items() if value == IMAGE]:
+            rows += [("", f'on the scale of the image, being "{IMAGE}": {", ".join(left)}')]
+    return rows
 
 
 def precompute_rows(
@@ -241,6 +256,7 @@ def fit_seconds(config: Config, lattice: Lattice, pace: FitPace, size: int) -> d
 def _study(comm: Comm, config: Config) -> list[Row]:
     """Collective.  The plan of a study: one binding function, and every image by every method on one rank."""
     methods, lattice = parallel.on_root(comm, study.prepare, config)
+    asked, config = config, before_images(config, lattice)
     plan = Study(config, methods, lattice, stand_in(config, lattice))
     images, every = len(plan.images), len(plan.images) * len(methods)
     done = parallel.on_root(comm, lambda: sum(plan.part(n, m).exists() for n in plan.images for m in methods))
@@ -248,6 +264,7 @@ def _study(comm: Comm, config: Config) -> list[Row]:
     rows = describe(
         config, lattice, f"{config.simulate.images} simulated images, {images} of them in this job"
     )
+    rows += prior_rows(asked, config)
     rows += parallel.on_root(comm, binding_rows, config, lattice) if with_binding else []
     total, betas, pace = 0.0, np.zeros(0), FitPace(0.0, None, None)
     for name, each in methods.items():

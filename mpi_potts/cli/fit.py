@@ -9,12 +9,13 @@ from ..binding.compute import BindingPaths
 from ..binding.function import Binding
 from ..config.inputs import Config
 from ..errors import InputError
-from ..image.pixels import Image, lattice_of, load_image, with_image_mean
+from ..image.pixels import Image, lattice_of, load_image
 from ..io import files, fit_file
 from ..io.fit_file import FitPaths
 from ..lattice import Lattice
 from ..methods import driver
 from ..methods.base import Facts, Problem, check_method, needs_binding
+from ..model.scale import on_image, on_lattice
 from ..posterior import datasets, words
 from ..posterior.outcome import Outcome, outcome
 from ..runtime.control import Control
@@ -50,10 +51,12 @@ def pose(comm: Comm, config: Config) -> Problem:
 
 
 def read_image(config: Config) -> tuple[Config, Image, Lattice]:
-    """The image, its lattice, and the input with the image's mean where a prior asks for it; on one rank."""
+    """The image, its lattice, and the input with numbers in its priors where these are the image's and the
+    lattice's; on one rank."""
     check_method(config)
     image = load_image(config)
-    return with_image_mean(config, image), image, lattice_of(config, image)
+    lattice = lattice_of(config, image)
+    return on_image(on_lattice(config, lattice), image.pixels), image, lattice
 
 
 def read_binding(config: Config) -> Binding:

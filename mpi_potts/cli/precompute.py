@@ -13,6 +13,7 @@ from ..image.pixels import lattice_of, load_image
 from ..io import files
 from ..lattice import Lattice
 from ..methods import needs
+from ..model.scale import on_lattice
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
 from .say import say
@@ -31,6 +32,7 @@ def obtain(
     comm: Comm, config: Config, lattice: Lattice, control: Control, quiet: bool = False, fresh: bool = False
 ) -> Binding:
     """Collective.  The binding function that the input asks for: read if it is there, else computed."""
+    config = on_lattice(config, lattice)
     task, paths = Task.of(config, lattice), BindingPaths.of(config)
     if fresh or not on_root(comm, task.answered_by, paths.binding):
         needs.check_precompute(comm, config, lattice, len(task.kinds))

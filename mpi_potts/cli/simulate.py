@@ -17,6 +17,7 @@ from ..io import files, reading, store
 from ..io.formats import IMAGE
 from ..lattice import Lattice
 from ..model.noise import noise_kind
+from ..model.scale import before_images
 from ..model.simulate import simulate_image, simulate_labels, truth_of
 from ..runtime import parallel
 from ..runtime.control import Control
@@ -66,7 +67,7 @@ def lattice_to_simulate(config: Config) -> Lattice:
 def plan(config: Config, lattice: Lattice, number: int) -> Job:
     """What image `number` will be."""
     keys, k = config.simulate, config.model.labels
-    true = truth_of(config, number)
+    true = truth_of(before_images(config, lattice), number)
     attributes = {
         "seed": config.seed,
         "beta": true.beta,

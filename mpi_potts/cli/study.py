@@ -24,6 +24,7 @@ from ..io import files, store
 from ..io.formats import STUDY
 from ..lattice import Lattice
 from ..methods.base import check_method, is_hidden, method_of, needs_binding
+from ..model.scale import before_images
 from ..runtime.control import Control
 from ..runtime.parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
 from ..runtime.progress import Progress
@@ -37,6 +38,7 @@ from .say import say
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
     """Collective.  Do what is left of the study, and write the table when all is there."""
     methods, lattice = on_root(comm, prepare, config)
+    config = before_images(config, lattice)
     table = config.output / "study.h5"
     before = on_root(comm, _time_of, table)
     with Control(options.max_hours) as control:
@@ -70,7 +72,8 @@ def prepare(config: Config) -> tuple[dict[str, Config], Lattice]:
         )
     if len(set(keys.methods)) < len(keys.methods):
         raise InputError(f"{config.path}: study.methods = {list(keys.methods)}: each once is accepted")
-    return {name: method_config(config, name) for name in keys.methods}, lattice_of(config)
+    lattice = lattice_of(config)
+    return {name: before_images(method_config(config, name), lattice) for name in keys.methods}, lattice
 
 
 def choice_of(name: str) -> dict[str, Any]:

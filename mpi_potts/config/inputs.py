@@ -40,10 +40,17 @@ RESAMPLINGS = ("residual", "systematic", "multinomial")
 
 _POSITIVE = Number(low=0.0, open_low=True)
 _BETA = Number(low=0.0, high=LARGEST_BETA)
+# Words that stand for numbers of the image, and of the lattice; `model.scale` has the numbers.
+IMAGE, AUTO = "image", "auto"
 # What a stored input is read for again: the model, and where its files lay.
 _STORED = ("seed", "output", "image", "model", "prior", "precompute")
 
 Keys = TypeVar("Keys")
+
+
+def _by_label(kind: Any) -> Either:
+    """One number for all labels, one for each, or that of the image."""
+    return Either(kind, Items(kind), Choice(IMAGE))
 
 
 @dataclass(frozen=True)
@@ -102,32 +109,47 @@ class ModelKeys:
 @dataclass(frozen=True)
 class MeanPrior:
     mean: tuple[float, ...] | str = key(
-        Either(Number(), Items(Number()), Choice("image")),
-        0.0,
+        _by_label(Number()),
+        IMAGE,
         'mean of the prior of mu_j: one number, one for each label, or "image" for the mean of the pixels',
     )
-    sd: tuple[float, ...] = key(
-        Either(_POSITIVE, Items(_POSITIVE)),
-        100.0,
-        "standard deviation of the prior of mu_j: one, or one for each label",
+    sd: tuple[float, ...] | str = key(
+        _by_label(_POSITIVE),
+        IMAGE,
+        'standard deviation of the prior of mu_j: one, one for each label, or "image" for 5 times the spread '
+        "of the pixels",
     )
 
 
 @dataclass(frozen=True)
 class VariancePrior:
-    shape: tuple[float, ...] = key(
-        Either(_POSITIVE, Items(_POSITIVE)), 1.0, "shape of the inverse gamma prior of sigma_j^2"
+    shape: tuple[float, ...] | str = key(
+        _by_label(_POSITIVE), IMAGE, 'shape of the inverse gamma prior of sigma_j^2; "image" is 1.5'
     )
-    scale: tuple[float, ...] = key(
-        Either(_POSITIVE, Items(_POSITIVE)), 0.01, "scale of the inverse gamma prior of sigma_j^2"
+    scale: tuple[float, ...] | str = key(
+        _by_label(_POSITIVE),
+        IMAGE,
+        'scale of the inverse gamma prior of sigma_j^2; "image" is half the square of the spread of the '
+        "pixels over k",
     )
 
 
 @dataclass(frozen=True)
 class PriorKeys:
-    beta: tuple[float, float] = key(Items(_BETA, (2,)), (0.0, 1.005), "ends of the uniform prior of beta")
+    # A word until the lattice is known: `model.scale.on_lattice` puts the numbers in its place.
+    beta: tuple[float, float] = key(
+        Either(Items(_BETA, (2,)), Choice(AUTO)),
+        AUTO,
+        'ends of the uniform prior of beta; "auto": 0 and 2.5 times beta_crit of the lattice and k',
+    )
     mean: MeanPrior = key(Table(MeanPrior), MeanPrior(), "normal prior of the label means mu_j")
     variance: VariancePrior = key(Table(VariancePrior), VariancePrior(), "inverse gamma prior of sigma_j^2")
+
+    @property
+    def left_to_lattice(self) -> bool:
+        """Whether beta has no numbers yet."""
+        beta: Any = self.beta
+        return beta == AUTO
 
 
 @dataclass(frozen=True)
@@ -433,9 +455,9 @@ def _check(config: Config) -> None:
     """What one key alone cannot tell."""
     _check_image(config.image)
     _check_neighbours(config.image, config.model.neighbourhood)
-    low, high = config.prior.beta
-    if not low < high:
-        _refuse("two numbers, the first smaller than the second", config.prior.beta, "prior", "beta")
+    beta = config.prior.beta
+    if not config.prior.left_to_lattice and not beta[0] < beta[1]:
+        _refuse("two numbers, the first smaller than the second", beta, "prior", "beta")
     schema.check_burn_in("precompute", config.precompute.burn_in, config.precompute.iterations)
     for table in config.own.values():
         if hasattr(table, "check"):

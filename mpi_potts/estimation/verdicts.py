@@ -1,9 +1,10 @@
-"""What estimates say of themselves: the flags of a chain, and R-hat in words.
+"""What estimates say of themselves: the flags of a chain, R-hat in words, and whether a fit has converged.
 
 Nothing is computed here, so that who reads a file needs no more than this to say what its numbers mean.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 
 # Bits of the flag that a chain of S(z) carries in a binding function: two starts disagree, or the chain is
 # short against its autocorrelation time.
@@ -25,3 +26,19 @@ def settled(rhat: float, chains: int) -> str:
     if rhat <= LARGEST_RHAT:
         return "converged" if rhat <= ASKED_RHAT else "nearly converged"
     return "chains disagree" if chains > 1 else "has not settled"
+
+
+CONVERGED = "Converged: all diagnostics are in order."
+
+
+def verdict(warnings: Sequence[str], rhats: Iterable[float]) -> str:
+    """What may be said of a whole fit, in the one place that decides it; "" where warnings say it.
+
+    Whatever a check looks at, what it does not pass is a warning of the fit; `posterior.outcome` has all.
+
+    rhats : of everything that has one
+    """
+    if warnings:
+        return ""
+    found = list(rhats)
+    return CONVERGED if found and all(rhat <= LARGEST_RHAT for rhat in found) else "No warnings."

@@ -4,7 +4,7 @@ Everything that cannot be segmented is refused here, by name and position: a pix
 image without contrast, a band or a region that is not there.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,12 @@ import numpy as np
 
 from ..config.inputs import Config
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import LARGEST_POWER, Graph
 from ..lattice import MASKED, Lattice
 from ..runtime import memory
 from . import readers
 
 LARGEST_VALUE = 1e150  # the square of a pixel must be a number
-LARGEST_POWER = 700.0  # exp(beta n), n the number of neighbours, must be one too
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,22 +112,14 @@ def _graph(config, shape, mask):
         graph = Graph(shape[0], pairs, mask)
     except InputError as error:
         raise _refusal(config, "graph", error) from None
-    if config.prior.beta[1] * graph.most > LARGEST_POWER:
+    beta = config.prior.beta
+    if not config.prior.left_to_lattice and beta[1] * graph.most > LARGEST_POWER:
         largest = LARGEST_POWER / graph.most
         raise InputError(
-            f"{config.path}: prior.beta = {list(config.prior.beta)}: up to {largest:.4g} is accepted, as a "
+            f"{config.path}: prior.beta = {list(beta)}: up to {largest:.4g} is accepted, as a "
             f"sample of image.graph has {graph.most} neighbours"
         )
     return graph
-
-
-def with_image_mean(config: Config, image: Image) -> Config:
-    """Put the mean of the pixels where prior.mean.mean = "image" asks for it."""
-    prior = config.prior
-    if prior.mean.mean != "image":
-        return config
-    mean = replace(prior.mean, mean=(float(image.pixels.mean()),) * config.model.labels)
-    return replace(config, prior=replace(prior, mean=mean))
 
 
 def _plane(config, contents):

@@ -48,6 +48,8 @@ PIXELS = 250_000
 BINS = 256
 # The noise on the image from which all chains but the first take their thresholds, in its sd.
 JITTER = 0.25
+# What the image is rounded to before it is divided, in its sd.
+FINE = 2.0**-30
 # Bins of the histograms lie between these quantiles; what is beyond is in the first and the last.
 TAILS = (1e-4, 1.0 - 1e-4)
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
@@ -99,11 +101,14 @@ def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:
 
 
 def _view(chain, values, seed, number):
-    """The image that the thresholds are taken from."""
+    """The image that the thresholds are taken from: of mean 0 and sd 1, in multiples of `FINE`, so that
+    rounding does not move a whole grey value across a threshold when the same picture comes in other units.
+    """
+    y = np.rint((values - chain.centre) / (chain.unit * FINE)) * FINE
     if number == 0:
-        return values
+        return y
     noise = rng.normals(rng.stream(seed, Purpose.CHAIN_START, number), 0, values.size)
-    return values + JITTER * chain.unit * noise.reshape(values.shape)
+    return y + JITTER * noise.reshape(values.shape)
 
 
 def _from_labels(chain, values, labels):

@@ -70,6 +70,11 @@ class GaussianNoise:
         """(k,) the labels by ascending prior mean."""
         return np.argsort(self.mean, kind="stable")
 
+    @property
+    def location_prior(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k,) m and s."""
+        return self.mean, self.mean_sd
+
     def rows(self) -> np.ndarray:
         """(4, k): m, s, shape, scale."""
         return np.stack([self.mean, self.mean_sd, self.shape, self.scale])
@@ -158,8 +163,12 @@ class GaussianNoise:
 
     @staticmethod
     def describe(prior: Any) -> str:
-        """The prior of the means, which is the one that depends on the image's units most."""
-        return f"label means: mean {_once(prior.mean.mean)}, sd {_once(prior.mean.sd)}"
+        """The priors of means and variances in a few words."""
+        mean, variance = prior.mean, prior.variance
+        return (
+            f"label means normal of mean {_once(mean.mean)} and sd {_once(mean.sd)}; variances inverse gamma "
+            f"of shape {_once(variance.shape)} and scale {_once(variance.scale)}"
+        )
 
 
 def _once(values):
@@ -206,10 +215,6 @@ def each(name: str, values: ByLabel, labels: int) -> np.ndarray:
 
 
 def _draw_means(prior, labels, stream):
-    if isinstance(prior.mean.mean, str):
-        raise InputError(
-            f'prior.mean.mean = "{prior.mean.mean}": numbers are accepted where simulate.mean is not given'
-        )
     centre = each("prior.mean.mean", prior.mean.mean, labels)
     spread = each("prior.mean.sd", prior.mean.sd, labels)
     mean = centre + spread * rng.normals(stream, 1, labels)

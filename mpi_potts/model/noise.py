@@ -39,6 +39,10 @@ class NoiseModel(Protocol):
     def order(self) -> np.ndarray:
         """(k,) the labels by where their observations are expected, the lowest first."""
 
+    @property
+    def location_prior(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k,) mean and sd of the prior of the first parameter, where the observations of a label are."""
+
     def standardised(self, centre: float, unit: float) -> "NoiseModel":
         """The prior of the parameters of (y - centre) / unit."""
 

@@ -6,5 +6,5 @@ what to be careful with, `datasets` the names in the files, `words` what is said
 what is read again from a file, without MPI and without a compiler.  No equation of the paper of its
 own: summaries of the draws of (6) and (10).
 
-May import: ground, numbers, runtime, io, estimation, binding, smc, labels, methods.
+May import: ground, numbers, runtime, io, model, estimation, binding, smc, labels, methods.
 """

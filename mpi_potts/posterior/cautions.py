@@ -16,6 +16,7 @@ from .summary import Summary
 if TYPE_CHECKING:  # numba comes with these, which who asks for a constant does not need
     from ..binding.function import Binding
     from ..methods.base import Fit
+    from ..model.noise import NoiseModel
 
 # Fewer effective draws than this do not determine a 95 % interval.
 FEW_DRAWS = 100.0
@@ -38,6 +39,8 @@ SKEWED, TAILED = 0.25, 0.5
 CORRELATED, BETWEEN = 0.05, 0.02
 # How many sds beside what the model expects; kurtosis, whose distribution has a tail, needs the most.
 SURE = 5.0
+# A label is not where its prior put it beyond this many of the prior's sds.
+FAR = 3.0
 
 
 def cautions(
@@ -136,6 +139,23 @@ def coarse_grain(grain: float, sd: np.ndarray) -> Iterator[str]:
             f"pixel values are rounded to {grain:.2g}, as the farthest is so far from the others, which is "
             f"not small against the sd of label {narrow + 1}, {sd[narrow]:.2g}; if far values are no data, "
             f"say so: image.nodata or image.mask"
+        )
+
+
+def far_from_prior(noise: "NoiseModel", values: np.ndarray) -> Iterator[str]:
+    """Names the labels whose posterior is not where their prior put them.
+
+    values : (P, k) posterior means of the noise
+    """
+    where, centre, sd = values[0], *noise.location_prior
+    name, distance = noise.names[0], np.abs(where - centre) / sd
+    remedy = "the prior is too narrow, or centred elsewhere"
+    if not noise.exchangeable:
+        remedy = 'the prior is off, or the label is not the one meant; fit.start = "prior" starts from that'
+    for j in np.flatnonzero(distance > FAR):
+        yield (
+            f"label {j + 1} has a posterior {name} of {where[j]:.5g}, {distance[j]:.1f} prior sds from its "
+            f"prior {name} {centre[j]:.5g} (sd {sd[j]:.3g}): {remedy}"
         )
 
 

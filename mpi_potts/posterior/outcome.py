@@ -72,6 +72,8 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
         noise = fit.problem.noise
         widths = noise.widths([draws.noise[name] for name in noise.names])
         warnings += cautions.coarse_grain(grain, widths.mean(axis=(0, 1)))
+        values = np.array([draws.noise[name].mean(axis=(0, 1)) for name in noise.names])
+        warnings += cautions.far_from_prior(noise, values)
     warnings += cautions.few_particles(particles, marginal)
     checks = None
     if fit.chains is not None and fit.problem.hidden:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..estimation.verdicts import settled
+from ..estimation.verdicts import settled, verdict
 from ..io import formats, reading
 from ..io.reading import Content
 from . import words
@@ -168,6 +168,12 @@ class Result:
     def warnings(self) -> tuple[str, ...]:
         """What to know before quoting the numbers, each a sentence."""
         return tuple(self.attributes["warnings"].splitlines())
+
+    @property
+    def verdict(self) -> str:
+        """Whether the fit has converged, in words; empty where warnings stand in the way of saying so."""
+        found = (values for name, values in self.arrays.items() if name.startswith("diagnostics/"))
+        return verdict(self.warnings, words.rhats(found))
 
     @property
     def mean(self) -> float:

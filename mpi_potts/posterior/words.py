@@ -1,9 +1,11 @@
 """A result in a few lines, for the screen: at the end of a fit, and of one that was loaded from its file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from ..estimation.verdicts import verdict
 
 if TYPE_CHECKING:  # numba comes with the one, and the other imports this module
     from .outcome import Outcome
@@ -23,7 +25,13 @@ def of_outcome(found: "Outcome") -> str:
         lines.append(f"  not in this sd: the binding function's own standard error of beta, {error}")
     if found.marginal is not None:
         lines += _noise_table(found)
-    return "\n".join(lines + [f"warning: {text}" for text in found.warnings])
+    said = verdict(found.warnings, rhats(found.diagnostics.values()))
+    return "\n".join(lines + [f"warning: {text}" for text in found.warnings] + ([said] if said else []))
+
+
+def rhats(diagnostics: Iterable[np.ndarray]) -> Iterator[float]:
+    """R-hat of everything that has one: the first number of every row of diagnostics."""
+    return (float(row[0]) for rows in diagnostics for row in np.atleast_2d(rows))
 
 
 def _noise_table(found: "Outcome") -> Iterator[str]:
@@ -46,6 +54,7 @@ def of_result(result: "Result") -> Iterator[str]:
     yield from of_beta(result)
     yield from _of_noise(result)
     yield from (f"warning: {text}" for text in result.warnings)
+    yield from filter(None, [result.verdict])
 
 
 def of_beta(result: "Result") -> Iterator[str]:

@@ -116,13 +116,11 @@ def _in_words(report: Report) -> str:
 
 def _verdict(report: Report) -> str:
     """The box at the top: converged, or what to be careful with."""
-    warnings = report.result.attributes["warnings"].splitlines()
+    warnings = report.result.warnings
     notes = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
     notes = f"<ul>{notes}</ul>" if notes else ""
     if not warnings:
-        checked = "diagnostics/beta" in report.result.arrays
-        how = "Converged: all diagnostics are in order." if checked else "No warnings."
-        return f'<div class="box"><strong>{how}</strong>{notes}</div>'
+        return f'<div class="box"><strong>{report.result.verdict}</strong>{notes}</div>'
     items = "".join(f"<li>{escape(text)}</li>" for text in warnings)
     return f'<div class="box care"><strong>To be read with care:</strong><ul>{items}</ul>{notes}</div>'
 

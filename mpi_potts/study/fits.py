@@ -20,7 +20,7 @@ from .. import rng
 from ..binding.function import Binding
 from ..config.inputs import Config
 from ..errors import Damaged, Interrupted
-from ..image.pixels import Image, with_image_mean
+from ..image.pixels import Image
 from ..io import files, fit_file, reading, store
 from ..io.fit_file import FitPaths
 from ..io.formats import STUDY_PART
@@ -28,6 +28,7 @@ from ..lattice import Lattice
 from ..methods import driver
 from ..methods.base import SHORT, Problem, method_of, needs_binding, settings_of
 from ..model.noise import noise_kind
+from ..model.scale import on_image
 from ..model.simulate import Truth, simulate_image, truth_of
 from ..posterior.outcome import Outcome, outcome
 from ..posterior.summary import Summary
@@ -111,7 +112,7 @@ def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]
     values = np.where(lattice.exists, labels if observed else values, 0.0)
     mask = None if lattice.exists.all() else lattice.exists
     image = Image(values, mask, labels if observed else None, config.path, (0,) * values.ndim)
-    config = replace(with_image_mean(config, image), seed=image_seed(config, number))
+    config = replace(on_image(config, image.pixels), seed=image_seed(config, number))
     if config.run.threads == "auto":  # the other ranks have images of their own
         config = replace(config, run=replace(config.run, threads=1))
     return Problem.of(config, image, lattice, plan.binding if needs_binding(config) else None), true
