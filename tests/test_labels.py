@@ -200,12 +200,11 @@ def test_every_site_has_its_conditional_probabilities(k):
 @pytest.mark.parametrize(
     "lattice", [Lattice((40, 37)), Lattice((40, 37), "second")], ids=["plane", "general"]
 )
-def test_the_noise_is_recovered_and_in_order(lattice):
+def test_the_noise_is_recovered(lattice):
     z, values = image(lattice.shape, 3)
     chain = LabelChain(lattice, 100.0 + 10.0 * values, 3, gaussian_noise(3, mean=100.0), seed=1)
     chain.sweep(np.zeros(50))
     trace = chain.sweep(np.full(400, 0.5))
-    assert np.all(np.diff(trace.noise[0], axis=1) > 0)
     number = np.bincount(z.ravel())
     assert np.all(np.abs(trace.noise[0, 100:].mean(axis=0) - [100, 120, 140]) < 5 * 4.0 / np.sqrt(number))
     assert np.all(np.abs(trace.noise[1, 100:].mean(axis=0) / 4.0 - 1) < 5 / np.sqrt(2 * number))
@@ -226,7 +225,7 @@ def test_priors_that_differ_by_label_keep_their_names():
 def test_labels_and_noise_are_renamed_together():
     """After every step the sums of y by label agree with the mean drawn for it."""
     _, values = image((60, 50), 4, noise=0.3)
-    chain = LabelChain(Lattice((60, 50)), values, 4, gaussian_noise(4), seed=2, chain=3)
+    chain = LabelChain(Lattice((60, 50)), values, 4, gaussian_noise(4), seed=2, chain=3, sort_labels=True)
     for _ in range(30):
         chain.sweep(np.array([0.3]))
         z = chain.labels

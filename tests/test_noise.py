@@ -6,8 +6,7 @@ from scipy import stats
 
 from mpi_potts import rng
 from mpi_potts.errors import InputError
-from mpi_potts.kernels.chain import relabel
-from mpi_potts.kernels.gaussian import draw_noise, sort_by_mean
+from mpi_potts.kernels.gaussian import draw_noise
 from mpi_potts.kernels.variates import gamma, normal
 from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.rng import Purpose
@@ -92,16 +91,6 @@ def test_degenerate_sums_give_finite_positive_noise():
     for k0, k1 in keys(200):
         draw_noise(totals, np.array([0.0, 5.0, -3.0, 0.0]), priors.rows(), mean, sd, k0, k1)
         assert np.isfinite(mean).all() and np.isfinite(sd).all() and (sd > 0).all()
-
-
-def test_sorting_by_mean_renames_consistently():
-    mean, sd, table = np.array([3.0, -1.0, 2.0]), np.array([0.3, 0.1, 0.2]), np.arange(256).astype(np.uint8)
-    z = np.array([0, 1, 2, 0, 255], dtype=np.uint8)
-    assert sort_by_mean(mean, sd, table)
-    relabel(z, table)
-    assert mean.tolist() == [-1.0, 2.0, 3.0] and sd.tolist() == [0.1, 0.2, 0.3]
-    assert z.tolist() == [2, 0, 1, 2, 255]
-    assert not sort_by_mean(mean, sd, table)
 
 
 def test_standardised_priors_are_those_of_standardised_data():

@@ -11,7 +11,16 @@ from numba.core.dispatcher import Dispatcher
 
 from mpi_potts import rng
 from mpi_potts.estimation.predictive import predictive
-from mpi_potts.kernels import chain, conditional, gaussian, gibbs_blocks, gibbs_data, gibbs_layout, noise
+from mpi_potts.kernels import (
+    chain,
+    conditional,
+    gaussian,
+    gibbs_blocks,
+    gibbs_data,
+    gibbs_layout,
+    names,
+    noise,
+)
 from mpi_potts.kernels import residuals as residual_kernel
 from mpi_potts.kernels.conditional import LOG_2
 from mpi_potts.kernels.float32 import fma, larger
@@ -72,11 +81,6 @@ def _draw(state, terms, sums, key):
         state.values[0, j] += np.sqrt(v) * normal(j, 0, key[0], key[1])
 
 
-@noise.implements(noise.sort, KnownState)
-def _sort(state, table):
-    return False
-
-
 class KnownDensity(NamedTuple):
     mean: np.ndarray
     sd: float
@@ -93,6 +97,7 @@ class KnownSd:
     sd: float
 
     names = ("mean",)
+    exchangeable = True
 
     @property
     def order(self):
@@ -124,7 +129,7 @@ class KnownSd:
 @pytest.fixture
 def uncached(monkeypatch):
     """Nothing that is compiled here for records of a test goes into the cache of the package."""
-    for module in (chain, conditional, gibbs_blocks, gibbs_data, residual_kernel):
+    for module in (chain, conditional, gibbs_blocks, gibbs_data, names, residual_kernel):
         for function in vars(module).values():
             if isinstance(function, Dispatcher):
                 monkeypatch.setattr(function, "_cache", NullCache())
@@ -142,7 +147,7 @@ def test_labels_are_those_of_gaussian_noise_with_this_sd(uncached):
     layout, mean = gibbs_layout.layout(lattice, k), np.linspace(-1.0, 1.0, k)
     values = (values - values.mean()) / values.std()
     both = np.array([mean, np.ones(k)])
-    states = KnownState(both[:1], 1.0), gaussian.GaussianState(both, np.ones((4, k)), False)
+    states = KnownState(both[:1], 1.0), gaussian.GaussianState(both, np.ones((4, k)))
     found, data = [], gaussian.prepare(layout, values)
     for state in states:
         z = gibbs_layout.from_labels(layout, np.zeros(lattice.shape, np.uint8))

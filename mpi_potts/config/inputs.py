@@ -196,6 +196,9 @@ class FitKeys:
     )
     final_burn_in: int = key(Integer(0), 400, "sweeps before the final sweeps that are not counted")
     marginal: str = key(Choice("path", "synthetic"), "path", "likelihood of beta in the final sweeps")
+    sort_labels: bool = key(
+        Flag(), False, "true: name labels by their means after every sweep, where their priors are the same"
+    )
 
 
 @dataclass(frozen=True)

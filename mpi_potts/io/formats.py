@@ -17,7 +17,7 @@ class Format(NamedTuple):
 IMAGE = Format("mpi_potts image", 1)  # a synthetic image with its truth
 BINDING = Format("mpi_potts binding", 1)  # a binding function
 CHAINS = Format("mpi_potts chains", 1)  # the chains that a binding function is computed from
-CHECKPOINT = Format("mpi_potts checkpoint", 2)  # where a fit stands
+CHECKPOINT = Format("mpi_potts checkpoint", 3)  # where a fit stands
 RESULT = Format("mpi_potts result", 1)  # what a fit found
 STUDY_PART = Format("mpi_potts study part", 2)  # one image of a study by one method
 STUDY = Format("mpi_potts study", 2)  # all of them

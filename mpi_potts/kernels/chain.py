@@ -1,12 +1,9 @@
 """The label chain: sweeps with data, each followed by a draw of the noise.
 
-One step, at a given beta, is a Gibbs sweep of the labels given the noise, then the noise given the labels,
-then, where the priors do not tell the labels apart, a renaming of the labels in the order that the noise
-model has for them.  `run` makes a step for each of the betas it is given; `sample` draws beta before every
-step from its posterior given the statistic, and counts the labels of every pixel.
-
-The order changes seldom, so the labels are renamed by a pass of their own, and only then.  The counts need no
-renaming: they are of labels that have been put in order.
+One step, at a given beta, is a Gibbs sweep of the labels given the noise, then the noise given the labels;
+`names` says when labels are renamed after it, which is seldom.  `run` makes a step for each of the betas it
+is given; `sample` draws beta before every step from its posterior given the statistic, and counts the labels
+of every pixel.
 """
 
 from typing import NamedTuple
@@ -14,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
-from ..lattice import MASKED
 from .gibbs_blocks import flush, tally
 from .gibbs_data import sweep
-from .noise import draw, no_sums, sort, terms
+from .names import identity, keep_names
+from .noise import draw, no_sums, terms
 from .surrogate import draw_beta
 from .variates import uniform
 from .words import draw_words
@@ -52,33 +49,16 @@ class StepWork(NamedTuple):
 
 
 @njit(cache=True)
-def identity():
-    """The table that renames no label."""
-    table = np.empty(MASKED + 1, np.uint8)
-    for label in range(table.size):
-        table[label] = label
-    return table
-
-
-@njit(cache=True)
-def relabel(z, table):
-    """Rename the labels of a flat array by a table of 256 bytes."""
-    for i in range(z.size):
-        z[i] = table[z[i]]
-
-
-@njit(cache=True)
 def terms_of(noise, data):
     """The terms of a sweep with this noise, where it is not called from a kernel."""
     return terms(noise, data)
 
 
 @njit(cache=True)
-def update_noise(state, noise, terms, sums, key, table):
-    """Draw the noise given the sums of a sweep, in place; name the labels in order where that is asked."""
+def update_noise(state, noise, names, terms, sums, key, number, table):
+    """Draw the noise given the sums of sweep `number`, in place; rename labels where it is time to."""
     draw(noise, terms, sums, key)
-    if sort(noise, table):
-        relabel(state, table)
+    keep_names(state, noise.values, names, number, table)
 
 
 @njit(cache=True)
@@ -88,13 +68,13 @@ def key_of(stream, number, key):
 
 
 @njit(cache=True)
-def step(sites, noise, beta, streams, number, work):
+def step(sites, noise, names, beta, streams, number, work):
     """One sweep at beta and the noise after it, in place; S(z)."""
     now = terms(noise, sites.data)
     key_of(streams[0], number, work.key)
     statistic = sweep(sites, now, beta, work.key, work.sums)
     key_of(streams[1], number, work.key)
-    update_noise(sites.state, noise, now, work.sums, work.key, work.table)
+    update_noise(sites.state, noise, names, now, work.sums, work.key, number, work.table)
     return statistic
 
 
@@ -114,14 +94,15 @@ def record(t, statistic, noise, trace):
 
 
 @njit(cache=True)
-def run(sites, noise, streams, first, trace):
+def run(sites, noise, names, streams, first, trace):
     """A step for each of the betas of the trace, numbered from `first`; the rest of the trace is filled.
 
-    noise : the state of a noise model, which changes in place.  streams : (3, 2) of sweeps, noise and beta.
+    noise : the state of a noise model, and names : those of the labels, which change in place.  streams :
+    (3, 2) of sweeps, noise and beta.
     """
     work = step_work(sites, noise)
     for t in range(trace.beta.size):
-        statistic = step(sites, noise, trace.beta[t], streams, first + t, work)
+        statistic = step(sites, noise, names, trace.beta[t], streams, first + t, work)
         record(t, statistic, noise, trace)
 
 
@@ -138,7 +119,7 @@ def beta_given(statistic, surrogate, stream, number):
 
 
 @njit(cache=True)
-def sample(sites, noise, streams, first, statistic, surrogate, trace, counts):
+def sample(sites, noise, names, streams, first, statistic, surrogate, trace, counts):
     """Steps with beta drawn given the statistic, here that before the first step; fills the trace.
 
     counts (k, blocks * BLOCK) uint32 grow by one at every pixel's label after every step; none if k is 0.
@@ -148,7 +129,7 @@ def sample(sites, noise, streams, first, statistic, surrogate, trace, counts):
     blocks = sites.pieces.apart.size
     for t in range(trace.beta.size):
         trace.beta[t] = beta_given(statistic, surrogate, streams[2], first + t)
-        statistic = step(sites, noise, trace.beta[t], streams, first + t, work)
+        statistic = step(sites, noise, names, trace.beta[t], streams, first + t, work)
         record(t, statistic, noise, trace)
         tally(sites.state, sites.pieces, recent, 0, blocks)
         if (t + 1) % FULL == 0:

@@ -64,7 +64,6 @@ class GaussianState(NamedTuple):
 
     values: np.ndarray  # (2, k) mu, sigma
     prior: np.ndarray  # (4, k) m, s, shape, scale
-    in_order: bool  # whether labels are named in the order of their means
 
 
 class GaussianData(NamedTuple):
@@ -276,36 +275,10 @@ def draw_noise(totals, centre, prior, mean, sd, k0, k1):
         sd[j] = math.sqrt(min(max(drawn, SMALLEST_VARIANCE), LARGEST_VARIANCE))
 
 
-@njit(cache=True)
-def sort_by_mean(mean, sd, table):
-    """Sort the labels by mean, in place; table[old label] = new label.  Whether anything moved."""
-    k = mean.size
-    order = np.empty(k, np.uint8)
-    moved = False
-    # By insertion: the labels are nearly always in order already.
-    for j in range(k):
-        order[j] = j
-        this_mean, this_sd = mean[j], sd[j]
-        i = j
-        while i > 0 and mean[i - 1] > this_mean:
-            mean[i], sd[i], order[i] = mean[i - 1], sd[i - 1], order[i - 1]
-            i -= 1
-            moved = True
-        mean[i], sd[i], order[i] = this_mean, this_sd, j
-    for new in range(k):
-        table[order[new]] = new
-    return moved
-
-
 @noise.implements(noise.draw, GaussianState)
 def _draw(state, terms, sums, key):
     totals, centre = in_units(sums, terms.reference, terms.scale)
     draw_noise(totals, centre, state.prior, state.values[0], state.values[1], key[0], key[1])
-
-
-@noise.implements(noise.sort, GaussianState)
-def _sort(state, table):
-    return state.in_order and sort_by_mean(state.values[0], state.values[1], table)
 
 
 @njit(cache=True)

@@ -111,6 +111,11 @@ def from_labels(layout: PieceLayout, labels: np.ndarray) -> np.ndarray:
     return state
 
 
+def places(layout: PieceLayout) -> np.ndarray:
+    """(n,) int32 where in a state the pixels that exist are, in raster order."""
+    return layout.place
+
+
 def to_labels(layout: PieceLayout, state: np.ndarray) -> np.ndarray:
     """The image of labels, uint8, 255 where masked."""
     labels = np.full(layout.lattice.shape, MASKED, dtype=np.uint8)

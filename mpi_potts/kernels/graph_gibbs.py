@@ -87,6 +87,11 @@ def from_labels(layout: BlockLayout, labels: np.ndarray) -> np.ndarray:
     return layout.scatter(np.asarray(labels, dtype=np.uint8), MASKED)
 
 
+def places(layout: BlockLayout) -> np.ndarray:
+    """(n,) int32 where in a state the sites that exist are, in the order of the graph."""
+    return layout.position.astype(np.int32)
+
+
 def to_labels(layout: BlockLayout, state: np.ndarray) -> np.ndarray:
     """The labels, uint8, in the shape of the graph, 255 where masked."""
     return layout.gather(state, MASKED)

@@ -88,12 +88,6 @@ def draw(state: Any, terms: Any, sums: np.ndarray, key: np.ndarray) -> None:
     raise NotImplementedError
 
 
-def sort(state: Any, table: np.ndarray) -> bool:
-    """Where the priors do not tell labels apart, put their parameters in order, in place, and table[old
-    label] = new label; whether anything moved."""
-    raise NotImplementedError
-
-
 def log_density(density: Any, label: int, y: float) -> float:
     """The logarithm of the density of an observation under a label, in float64."""
     raise NotImplementedError

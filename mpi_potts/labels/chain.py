@@ -1,9 +1,10 @@
 """The label chain: z and the noise of one image, one sweep at a time (paper, section 4.2).
 
-Given beta, a step draws z from p(z | y, noise, beta), then the noise from its posterior given z; where the
-priors are the same for all labels, the labels are then named in the order of their means.  `sweep` takes the
-betas, one for each step; `sample` draws them from p(beta | S(z)) by a binding function's table, so that beta
-and z together sample their posterior, and counts the labels of every pixel.
+Given beta, a step draws z from p(z | y, noise, beta), then the noise from its posterior given z.  Labels keep
+their names: where the priors are the same for all labels, these follow the pixels that the labels hold
+(`kernels/names.py`), and are put in order when all is done (`matching`).  `sweep` takes the betas, one for
+each step; `sample` draws them from p(beta | S(z)) by a binding function's table, so that beta and z together
+sample their posterior, and counts the labels of every pixel.
 
 Inside, y has mean 0 and variance 1: that keeps float32 good enough for the weights of the fast path.  Steps
 are numbered, and all their draws are addressed by (seed, chain, number): chains with the same arguments are
@@ -15,6 +16,7 @@ import numpy as np
 from .. import arithmetic, rng
 from ..errors import InputError
 from ..kernels.chain import Surrogate, Trace
+from ..kernels.names import Names
 from ..lattice import MASKED, Lattice
 from ..model.noise import NoiseModel
 from ..rng import Purpose
@@ -30,6 +32,21 @@ UNEVEN = 0.5
 
 # The start draws from the stream of the sweeps, under numbers that no step reaches.
 START = 2**62
+
+# The names of labels are kept by at most about this many pixels.
+WITNESSES = 4096
+
+
+def witnesses(lattice: Lattice, noise: NoiseModel, sort_labels: bool = False) -> int:
+    """By how many pixels the names of labels are kept: none where priors or the order of means name them."""
+    if sort_labels or not noise.exchangeable:
+        return 0
+    return len(range(0, lattice.sites, _stride(lattice)))
+
+
+def _stride(lattice):
+    """Odd, so that the pixels are of both colours."""
+    return lattice.sites // WITNESSES | 1
 
 
 class LabelChain:
@@ -49,9 +66,11 @@ class LabelChain:
         seed: int,
         chain: int = 0,
         team: Team = ALONE,
+        sort_labels: bool = False,
     ):
         """values: the image, of the lattice's shape.  Chains of different numbers start differently.
 
+        sort_labels: where the priors are the same for all labels, name them by their means after every step.
         team: the threads that sweep; the chain does not depend on how many there are.
         """
         observed = np.asarray(values, dtype=np.float64)[lattice.exists]
@@ -68,7 +87,15 @@ class LabelChain:
         image[lattice.exists] = (observed - self.centre) / self.unit
         self._route = route(lattice, noise, image, team)
         self.done = self.counted = 0
+        self._names = self._first_names(sort_labels)
         self._start(image[lattice.exists], self._streams[0], chain)
+
+    def _first_names(self, sort_labels):
+        places = np.empty(0, np.int32)
+        if witnesses(self.lattice, self.noise, sort_labels):
+            places = np.ascontiguousarray(self._route.places[:: _stride(self.lattice)])
+        before = np.zeros((places.size, self.k), np.uint32)
+        return Names(sort_labels and self.noise.exchangeable, places, before, np.zeros(1, np.int64))
 
     def _start(self, y, stream, chain):
         """Labels by quantiles of the jittered observations; the noise is that of the labels."""
@@ -104,7 +131,7 @@ class LabelChain:
         """A step at each of the betas."""
         betas = np.ascontiguousarray(betas, dtype=np.float64)
         trace = self._trace(betas.copy())
-        self._route.run(self._state, self._streams, self.done, trace)
+        self._route.run(self._state, self._names, self._streams, self.done, trace)
         return self._advance(trace)
 
     def sample(
@@ -129,7 +156,7 @@ class LabelChain:
             raise InputError(f"fit.marginal = {marginal!r}: one of {MARGINALS} is accepted")
         surrogate = Surrogate(np.ascontiguousarray(table, dtype=np.float64), low, high, marginal == "path")
         trace, start = self._trace(np.empty(steps)), (self.done, self.statistic)
-        self._route.sample(self._state, self._streams, *start, surrogate, trace, count)
+        self._route.sample(self._state, self._names, self._streams, *start, surrogate, trace, count)
         self.counted += steps if count else 0
         return self._advance(trace)
 
@@ -158,6 +185,19 @@ class LabelChain:
         """(*shape, k) uint32: how often every pixel had every label in the steps that were counted."""
         return self._route.counts()
 
+    def counts_of(self, label: int) -> np.ndarray:
+        """(*shape) uint32: the same of one label."""
+        return self._route.counts_of(label)
+
+    def some_counts(self, step: int) -> np.ndarray:
+        """(m, k) uint32: the same of every `step`-th pixel that exists, in raster order."""
+        return self._route.some_counts(step)
+
+    @property
+    def switches(self) -> int:
+        """How often labels were renamed because they had exchanged what they hold."""
+        return int(self._names.switches[0])
+
     def probabilities(self) -> np.ndarray:
         """(*shape, k) float32: the fraction of the counted steps; 0 where masked."""
         if self.counted == 0:
@@ -171,15 +211,20 @@ class LabelChain:
             "labels": self.labels[self.lattice.exists],
             "noise": self._values.copy(),
         }
+        if self._names.places.size:
+            packed |= {"before": self._names.before.copy(), "switches": self._names.switches.copy()}
         if self.counted:
             packed["counts"] = self.counts[self.lattice.exists]
         return packed
 
     def unpack(self, packed: dict[str, np.ndarray]) -> None:
-        """Go on from where another chain with the same arguments was packed."""
+        """Go on from where another chain with the same arguments was packed; with labels and noise alone,
+        their names are those of a start."""
         self.done, self.counted = (int(n) for n in packed["steps"])
         self._values = np.array(packed["noise"], dtype=np.float64)
         self._put(packed["labels"])
+        self._names.before[:] = packed.get("before", 0)
+        self._names.switches[:] = packed.get("switches", 0)
         if self.counted:
             counts = np.zeros((*self.lattice.shape, self.k), dtype=np.uint32)
             counts[self.lattice.exists] = packed["counts"]

@@ -21,8 +21,9 @@ from ..estimation import autocorrelation
 from ..io.rows import Rows
 from ..kernels.chain import Trace
 from ..lattice import Lattice
-from ..runtime.parallel import Comm, bcast, quiet_wait, sum_on_root
+from ..runtime.parallel import Comm, bcast, decided, merge_rows, quiet_wait, sum_on_root
 from ..smc.sampler import State, chain_betas
+from . import matching
 from .chain import LabelChain
 from .guide import Guide
 
@@ -60,6 +61,11 @@ class Draws:
         rooms, columns = self.arrays().values(), (trace.beta, trace.statistic, *trace.noise)
         for room, values in zip(rooms, columns, strict=True):
             room[chain, first : first + len(values)] = values
+
+    def renamed(self, names: np.ndarray) -> "Draws":
+        """The same with label j of chain c called names[c, j]."""
+        noise = {name: matching.renamed(values, names) for name, values in self.noise.items()}
+        return Draws(self.beta, self.statistic, noise)
 
     def to(self, count: int) -> "Draws":
         """The first `count` draws of every chain."""
@@ -140,14 +146,16 @@ class LabelChains:
         seed: int,
         width: int = 0,
         noise: tuple[str, ...] = (),
+        witnesses: int = 0,
     ):
         """make(c): chain c at its start.  labels: k, or 0 where they are observed.  width: of the phase.
-        noise: the names of its parameters; none where the labels are observed."""
+        noise: the names of its parameters; none where the labels are observed.  witnesses: by how many pixels
+        chains keep the names of their labels; none where these have names without it."""
         self._comm, self._lattice, self.labels, self.count, self._seed = comm, lattice, labels, count, seed
         self.numbers = np.arange(comm.rank, count, comm.size)
         self.chains = [make(int(c)) for c in self.numbers]
         self.burned = self.drawn = 0
-        self._noise = noise
+        self._noise, self._witnesses = noise, witnesses
         self._draws = Draws.room(self.numbers.size, 0, labels, noise)
         self.memory = np.zeros((self.numbers.size, width))
 
@@ -213,11 +221,32 @@ class LabelChains:
         """The draws of this rank's chains."""
         return self._draws.to(self.drawn)
 
-    def counts(self) -> np.ndarray | None:
-        """On rank 0: (*shape, k) how often every pixel had every label, in all chains; collective."""
+    def names(self, draws: Draws) -> np.ndarray:
+        """(chains, k) the final names of the labels of every chain, as `matching` has them; collective.
+
+        draws : of all chains, on every rank
+        """
+        table = np.tile(np.arange(self.labels, dtype=np.uint8), (self.count, 1))
+        if self._witnesses == 0:
+            return table
+        if self.count > 1:
+            step = matching.stride(self._lattice.sites, self.labels)
+            room = np.zeros((0, len(range(0, self._lattice.sites, step)), self.labels), np.uint32)
+            some = np.stack([chain.some_counts(step) for chain in self.chains]) if self.chains else room
+            every = merge_rows(self._comm, self.numbers, some, self.count)
+            table = decided(self._comm, matching.matched, list(every))
+        first = matching.renamed(draws.noise[self._noise[0]], table)
+        return matching.ascending(first)[table]
+
+    def counts(self, names: np.ndarray) -> np.ndarray | None:
+        """On rank 0: (*shape, k) how often every pixel had every label, in all chains; collective.
+
+        names : (chains, k) of the labels of every chain
+        """
         total = np.zeros((*self._lattice.shape, self.labels), dtype=np.uint32)
-        for chain in self.chains:
-            total += chain.counts
+        for number, chain in zip(self.numbers, self.chains):
+            for j, name in enumerate(names[number]):
+                total[..., name] += chain.counts_of(j)
         return sum_on_root(self._comm, total)
 
     def pack(self) -> dict[str, np.ndarray | Rows]:
@@ -257,4 +286,6 @@ class LabelChains:
         parts: dict[str, tuple[type, tuple[int, ...]]] = {"steps": (np.int64, (2,))}
         parts["labels"] = np.uint8, (sites,)
         parts["noise"] = np.float64, (len(self._noise), k)
+        if self._witnesses:
+            parts |= {"before": (np.uint32, (self._witnesses, k)), "switches": (np.int64, (1,))}
         return parts | ({"counts": (np.uint32, (sites, k))} if self.drawn else {})

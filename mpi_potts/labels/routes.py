@@ -16,6 +16,7 @@ from ..kernels import chain, gibbs_blocks, gibbs_data, gibbs_layout, graph_gibbs
 from ..kernels.chain import FULL, Surrogate, Trace
 from ..kernels.gibbs_data import Sites
 from ..kernels.gibbs_layout import BLOCK, BlockLayout
+from ..kernels.names import Names, identity
 from ..lattice import GRAPH, Lattice
 from ..model.noise import NoiseModel
 from ..runtime.threads import Team
@@ -27,6 +28,7 @@ class BlockKernel(NamedTuple):
     layout: Callable[[Lattice, int], BlockLayout]
     from_labels: Callable[..., np.ndarray]
     to_labels: Callable[..., np.ndarray]
+    places: Callable[..., np.ndarray]
     update: Callable[..., tuple]
     tally: Callable[..., None]
 
@@ -35,6 +37,7 @@ ON_LATTICE = BlockKernel(
     gibbs_layout.layout,
     gibbs_layout.from_labels,
     gibbs_layout.to_labels,
+    gibbs_layout.places,
     gibbs_data.update,
     gibbs_blocks.tally,
 )
@@ -70,20 +73,26 @@ class Route:
         """Take labels, of the lattice's shape, as the state, with nothing counted."""
         self._restart(self._kernel.from_labels(self.layout, labels))
 
+    @property
+    def places(self) -> np.ndarray:
+        """(n,) where in the state the pixels that exist are, in raster order."""
+        return self._kernel.places(self.layout)
+
     def labels(self) -> np.ndarray:
         """The labels of the state: uint8 of the lattice's shape, 255 where masked."""
         return self._kernel.to_labels(self.layout, self.sites.state)
 
-    def run(self, noise: Any, streams: np.ndarray, first: int, trace: Trace) -> None:
+    def run(self, noise: Any, names: Names, streams: np.ndarray, first: int, trace: Trace) -> None:
         """A step for each of the betas of the trace: see `kernels.chain.run`.
 
-        noise : the state of the noise model, which changes in place.
+        noise : the state of the noise model, and names : those of the labels, which change in place.
         """
-        chain.run(self.sites, noise, streams, first, trace)
+        chain.run(self.sites, noise, names, streams, first, trace)
 
     def sample(
         self,
         noise: Any,
+        names: Names,
         streams: np.ndarray,
         first: int,
         statistic: int,
@@ -93,7 +102,7 @@ class Route:
     ) -> None:
         """Steps with beta drawn given the statistic; labels are counted where `count`."""
         counts = self._counts() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint32)
-        chain.sample(self.sites, noise, streams, first, statistic, surrogate, trace, counts)
+        chain.sample(self.sites, noise, names, streams, first, statistic, surrogate, trace, counts)
 
     def count(self) -> None:
         """Count the labels of the state once, in bytes that are added up before they overflow."""
@@ -119,6 +128,14 @@ class Route:
         """(*shape, k) uint32: how often every pixel had every label."""
         return self.layout.gather(self._counts().T)
 
+    def counts_of(self, label: int) -> np.ndarray:
+        """(*shape) uint32: how often every pixel had this label."""
+        return self.layout.gather(self._counts()[label])
+
+    def some_counts(self, step: int) -> np.ndarray:
+        """(m, k) uint32: the same of every `step`-th pixel that exists, in raster order."""
+        return np.ascontiguousarray(self._counts()[:, self.layout.position[::step]].T)
+
     def put_counts(self, counts: np.ndarray) -> None:
         """Go on from counts (*shape, k)."""
         total = self._counts()
@@ -138,16 +155,17 @@ class SharedRoute(Route):
         kernel: BlockKernel = ON_LATTICE,
     ):
         super().__init__(lattice, noise, image, kernel)
-        self._team, self._table = team, chain.identity()
+        self._team, self._table = team, identity()
 
-    def run(self, noise: Any, streams: np.ndarray, first: int, trace: Trace) -> None:
+    def run(self, noise: Any, names: Names, streams: np.ndarray, first: int, trace: Trace) -> None:
         """A step for each of the betas of the trace."""
         for t, beta in enumerate(trace.beta):
-            chain.record(t, self._step(noise, beta, streams, first + t), noise, trace)
+            chain.record(t, self._step(noise, names, beta, streams, first + t), noise, trace)
 
     def sample(
         self,
         noise: Any,
+        names: Names,
         streams: np.ndarray,
         first: int,
         statistic: int,
@@ -158,12 +176,12 @@ class SharedRoute(Route):
         """Steps with beta drawn given the statistic; labels are counted where `count`."""
         for t in range(trace.beta.size):
             trace.beta[t] = chain.beta_given(statistic, surrogate, streams[2], first + t)
-            statistic = self._step(noise, trace.beta[t], streams, first + t)
+            statistic = self._step(noise, names, trace.beta[t], streams, first + t)
             chain.record(t, statistic, noise, trace)
             if count:
                 self.count()
 
-    def _step(self, noise, beta, streams, number):
+    def _step(self, noise, names, beta, streams, number):
         terms = chain.terms_of(noise, self.data)
         key = rng.key(streams[0], number)
         parts = []
@@ -172,7 +190,7 @@ class SharedRoute(Route):
             parts += self._team.share(self.layout.blocks_of(colour), work)
         sums = sum(part for _, part in parts)
         key = rng.key(streams[1], number)
-        chain.update_noise(self.sites.state, noise, terms, sums, key, self._table)
+        chain.update_noise(self.sites.state, noise, names, terms, sums, key, number, self._table)
         return sum(like for like, _ in parts)
 
     def _tally(self, recent):

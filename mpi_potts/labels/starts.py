@@ -67,7 +67,7 @@ def settle(
     """
     # Odd, so that the pixels are of both colours.
     judge = _Judge(chain, values, interval, step=values.size // PIXELS | 1)
-    rivals = [_Candidate(chain.pack())]
+    rivals = [_Candidate(_state_of(chain))]
     for labels in candidates(chain.lattice, _view(chain, values, seed, number), chain.k):
         rivals.append(_Candidate(_from_labels(chain, values, labels)))
     for _ in range(2):
@@ -121,6 +121,11 @@ def _from_labels(chain, values, labels):
     return {"labels": z.astype(np.uint8), "noise": noise}
 
 
+def _state_of(chain):
+    """The labels and the noise of a chain: what its labels were called before, a start does not know."""
+    return {name: values for name, values in chain.pack().items() if name in ("labels", "noise")}
+
+
 class _Candidate:
     """A packed state, the beta that its labels suggest, and its scores so far."""
 
@@ -160,7 +165,7 @@ class _Judge:
             traces.append(chain.sweep(np.full(SWEEPS, rival.beta)).statistic)
             rival.scores.append(self._climb(rival))
         rival.statistic = np.concatenate(traces)
-        rival.state = chain.pack()
+        rival.state = _state_of(chain)
 
     def look(self, beta):
         """The score of the chain's state, and slope and curvature of its log pseudolikelihood."""

@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..estimation.quadrature import Density
 from ..image.pixels import Image
 from ..io import fit_file
-from ..labels.chain import LabelChain
+from ..labels.chain import LabelChain, witnesses
 from ..labels.ensemble import LabelChains, Phase
 from ..labels.observed import ObservedLabels
 from ..labels.residuals import residuals
@@ -316,7 +316,7 @@ class Problem:
     def label_chain(self, number: int, team: Team) -> LabelChain:
         """Label chain `number` before its first sweep."""
         config = self.config
-        chain = config.model.labels, self.noise, config.seed, number, team
+        chain = config.model.labels, self.noise, config.seed, number, team, config.fit.sort_labels
         return LabelChain(self.lattice, self.pixels.values, *chain)
 
     def start(self, number: int, chain: LabelChain) -> np.ndarray:
@@ -342,8 +342,11 @@ class Problem:
         if self.hidden:
             k = config.model.labels
             make = partial(self.label_chain, team=label_team(comm, config, self.lattice))
-        names = self.noise.names if self.hidden else ()
-        return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width, names)
+        names: tuple[str, ...] = ()
+        kept = 0
+        if self.hidden:
+            names, kept = self.noise.names, witnesses(self.lattice, self.noise, config.fit.sort_labels)
+        return LabelChains(comm, self.lattice, k, make, config.fit.chains, config.seed, width, names, kept)
 
     def sampler(self, comm: Comm, name: str = "swendsen-wang") -> Sampler:
         """Collective.  A sampler of the prior on the image's lattice, its kernels compiled."""

@@ -95,7 +95,7 @@ class GaussianNoise:
 
     def state(self, values: np.ndarray) -> GaussianState:
         """mu, sigma and their priors, as kernels have them."""
-        return GaussianState(values, self.rows(), self.exchangeable)
+        return GaussianState(values, self.rows())
 
     @staticmethod
     def data(layout: BlockLayout, image: np.ndarray) -> GaussianData:

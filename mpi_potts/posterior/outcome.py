@@ -14,11 +14,13 @@ import numpy as np
 
 from ..estimation.predictive import Predictive, predictive
 from ..labels.ensemble import Draws, LabelChains
+from ..labels.matching import renamed
 from ..labels.residuals import residuals
 from ..labels.starts import score
 from ..methods.base import Fit
 from ..runtime.parallel import Comm, bcast, merge_rows
-from . import cautions, precision, summary
+from . import cautions, precision, spare, summary
+from .spare import Holdings
 from .summary import INTERVAL, Summary
 
 
@@ -49,15 +51,18 @@ class Outcome:
 
 def outcome(comm: Comm, fit: Fit) -> Outcome:
     """What a fit has found, put together from the pieces of all ranks; collective."""
-    draws = probability = shares = marginal = None
+    draws = names = probability = shares = held = marginal = None
     particles, diagnostics = _particles(fit), {}
     if fit.chains is not None and fit.chains.drawn > 0:
         draws = _gathered(comm, fit.chains)
+        names = fit.chains.names(draws)
+        draws = draws.renamed(names)
         diagnostics = precision.diagnostics(draws)
         of_chains = summary.of_chains(draws.beta, *diagnostics["beta"][:2].tolist())
         if fit.problem.hidden:
             marginal = of_chains
-            probability, shares = _probabilities(comm, fit, fit.chains)
+            probability, held = _probabilities(comm, fit, fit.chains, names)
+            shares = held.share
         else:
             particles = of_chains
     best = marginal or particles
@@ -74,10 +79,12 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
         warnings += cautions.coarse_grain(grain, widths.mean(axis=(0, 1)))
         values = np.array([draws.noise[name].mean(axis=(0, 1)) for name in noise.names])
         warnings += cautions.far_from_prior(noise, values)
+    if draws is not None and held is not None:
+        warnings += spare.spare(held, _apart(fit, draws))
     warnings += cautions.few_particles(particles, marginal)
     checks = None
     if fit.chains is not None and fit.problem.hidden:
-        checks = _checks(comm, fit, fit.chains)
+        checks = _checks(comm, fit, fit.chains, names)
         warnings += cautions.misfit(checks, fit.problem.noise.title)
     found = best, particles, marginal, draws, probability, shares
     return Outcome(fit, *found, diagnostics, checks, error, tuple(warnings))
@@ -101,13 +108,23 @@ def _gathered(comm: Comm, chains: LabelChains) -> Draws:
     return Draws.of({name: merge_rows(comm, chains.numbers, v, chains.count) for name, v in draws})
 
 
-def _probabilities(comm: Comm, fit: Fit, chains: LabelChains) -> tuple[np.ndarray | None, np.ndarray]:
-    """On rank 0 the label probabilities; everywhere the share of each label among the pixels.  Collective."""
-    counts, shares = chains.counts(), None
+def _probabilities(
+    comm: Comm, fit: Fit, chains: LabelChains, names: np.ndarray
+) -> tuple[np.ndarray | None, Holdings]:
+    """On rank 0 the label probabilities; everywhere what each label holds of the pixels.  Collective."""
+    counts, held = chains.counts(names), None
     if counts is not None:
-        counts = counts / np.float32(chains.drawn * chains.count)
-        shares = counts[fit.problem.lattice.exists].mean(axis=0, dtype=np.float64)
-    return counts, bcast(comm, shares)
+        drawn, k = chains.drawn * chains.count, chains.labels
+        held = spare.holdings(counts.reshape(-1, k), fit.problem.lattice.sites, drawn)
+        counts = counts / np.float32(drawn)
+    return counts, bcast(comm, held)
+
+
+def _apart(fit: Fit, draws: Draws) -> np.ndarray:
+    """(k, k) how far the posterior means of the noise of two labels are apart, in the first's sd."""
+    noise = fit.problem.noise
+    values = np.stack([draws.noise[name].mean(axis=(0, 1)) for name in noise.names])
+    return np.stack([noise.apart(values, j) for j in range(noise.labels)])
 
 
 def _behind(comm: Comm, fit: Fit, chains: LabelChains, draws: Draws) -> np.ndarray:
@@ -122,8 +139,15 @@ def _behind(comm: Comm, fit: Fit, chains: LabelChains, draws: Draws) -> np.ndarr
     return merged.max() - merged
 
 
-def _checks(comm: Comm, fit: Fit, chains: LabelChains) -> Predictive:
-    """Collective.  What the last state of every chain leaves of the image, against what the model would."""
+def _checks(comm: Comm, fit: Fit, chains: LabelChains, names: np.ndarray | None) -> Predictive:
+    """Collective.  What the last state of every chain leaves of the image, against what the model would.
+
+    names : of the labels of every chain; their own where there are no draws by which to name them
+    """
     image = fit.problem.image  # which ranks without a chain do not hold
     sums = residuals(chains.chains, None if image is None else image.values, chains.labels)
-    return predictive(merge_rows(comm, chains.numbers, sums, chains.count))
+    sums = merge_rows(comm, chains.numbers, sums, chains.count)
+    if names is not None:
+        by_label = np.moveaxis(sums[:, :-1], 1, 2)
+        sums[:, :-1] = np.moveaxis(renamed(by_label, names), 2, 1)
+    return predictive(sums)
