@@ -28,8 +28,9 @@ from ..estimation import autocorrelation
 from ..io import files
 from ..io.rows import Rows
 from ..lattice import Lattice
+from ..model.low_temperature import Anchor, LowTemperature
 from ..model.potts import Sampler
-from ..model.transition import first_order
+from ..model.transition import first_order, transition
 from ..rng import Purpose
 from ..runtime.control import Control
 from ..runtime.parallel import ALONE, Bell, Comm, agree, bcast, merge_rows, on_root, warm_up
@@ -59,6 +60,9 @@ SAVE_SECONDS = 20.0
 SAVE_FRACTION = 0.05
 # More parts than this, for each rank, are put together when a job goes on.
 MANY_PARTS = 8
+
+# log C is known well, at large beta, where its error is below this.
+ANCHOR_ERROR = 0.01
 
 _SWEEPS = {"random": Purpose.PRIOR_SWEEP, "ordered": Purpose.ORDERED_SWEEP}
 
@@ -401,8 +405,24 @@ def _write_binding(comm: Comm, task: Task, paths: BindingPaths, rows: list[Row],
         dtype = np.int64 if name == "flag" else np.float64
         values = np.array([getattr(m, name) for m in moments], dtype=dtype)
         columns[name] = merge_rows(comm, index, values, n)
+    anchor = on_root(comm, find_anchor, task.lattice, task.labels, task.beta)
+    if anchor is not None:
+        columns["anchor"] = np.array(anchor)
     rows_of_statistic = Rows(index, statistic, n)
     binding_file.write_binding(comm, paths.binding, task.settings, columns, rows_of_statistic, writer)
+
+
+def find_anchor(lattice: Lattice, labels: int, beta: np.ndarray) -> Anchor | None:
+    """What the low-temperature expansion knows at the first beta of a grid where it knows log C well.
+
+    None where the grid does not reach so far, or does not start at 0, from where log C is counted.
+    """
+    # Well beyond beta_crit or not at all: most grids need not ask.
+    if beta[0] > 0.0 or beta[-1] <= transition(lattice, labels):
+        return None
+    expansion = LowTemperature(lattice, labels)
+    known = beta[beta >= expansion.reach(ANCHOR_ERROR)]
+    return expansion.anchor(float(known[0])) if known.size else None
 
 
 def _remove_parts(paths: BindingPaths, keep_states: bool) -> None:

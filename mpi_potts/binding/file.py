@@ -11,7 +11,7 @@ from ..io.formats import BINDING
 from ..io.reading import Content
 from ..io.rows import Rows
 from ..runtime.parallel import Comm
-from .function import ARRAYS, Binding
+from .function import ARRAYS, OPTIONAL, Binding
 
 SETTINGS = (
     "labels",
@@ -36,8 +36,12 @@ def write_binding(
     statistic: Rows,
     writer: str = "auto",
 ) -> None:
-    """Write the columns (n,), which every rank has whole, and the chains (n, starts, iterations) in rows."""
-    datasets = {name: columns[name] for name in ARRAYS} | {"statistic": statistic}
+    """Write the columns (n,), which every rank has whole, and the chains (n, starts, iterations) in rows.
+
+    Of the optional columns those are written that are there: `draws` (n,), and the numbers of an `anchor`.
+    """
+    names = (*ARRAYS, *(name for name in OPTIONAL if name in columns))
+    datasets = {name: columns[name] for name in names} | {"statistic": statistic}
     store.write(comm, path, *BINDING, settings, datasets, writer)
 
 
@@ -57,7 +61,8 @@ def binding_of(content: Content, interpolation: str = "smooth") -> Binding:
     """The binding function that a verified file holds; on one rank."""
     content.require(BINDING)
     settings = _settings(content.path, content.attributes)
-    fields: dict[str, Any] = {**content.arrays(ARRAYS), **settings}
+    names = (*ARRAYS, *(name for name in OPTIONAL if name in content.shapes))
+    fields: dict[str, Any] = {**content.arrays(names), **settings}
     return Binding(**fields, interpolation=interpolation)
 
 

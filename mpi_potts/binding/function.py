@@ -24,11 +24,15 @@ from numpy.typing import ArrayLike
 
 from .. import arithmetic
 from ..errors import InputError
+from ..estimation.verdicts import FLAG_COMPOSED, FLAG_DISAGREE
 from ..lattice import degree
+from ..model.low_temperature import Anchor
 from .smooth import Estimates, Smooth
 
 INTERPOLATIONS = ("smooth", "linear")
 ARRAYS = ("beta", "mean", "sd", "mean_se", "sd_se", "tau", "flag")
+# What came later, and is left out of files and of the digest where it says nothing of its own.
+OPTIONAL = ("draws", "anchor")
 
 # The table for kernels has at least this many nodes.
 _NODES = 2048
@@ -38,8 +42,12 @@ _NODES = 2048
 class Binding:
     """Estimates (n,) on the ascending grid `beta`, and what they were computed from.
 
-    `flag` has bit 1 where the starts disagree and bit 2 where the chain is short against tau; `lattice` is
-    the digest of the lattice; `starts` says from which states the chains began.
+    `flag` has bit 1 where the starts disagree, bit 2 where the chain is short against tau, and bit 4 where
+    the row was not simulated on this lattice but composed of others: its errors are then its own, absolute,
+    and never made smaller.  `draws` counts the sweeps behind each row, of all starts together and without
+    their burn-in; None stands for as many everywhere as `iterations` says.  `anchor` is what is known at a
+    large beta without any simulation.  `lattice` is the digest of the lattice; `starts` says from which
+    states the chains began.
     """
 
     beta: np.ndarray
@@ -61,12 +69,21 @@ class Binding:
     seed: int
     starts: str
     interpolation: str = "smooth"
+    draws: np.ndarray | None = None
+    anchor: Anchor | None = None
 
     def __post_init__(self) -> None:
         for name in ARRAYS:
             dtype = np.int64 if name == "flag" else np.float64
             object.__setattr__(self, name, np.array(getattr(self, name), dtype=dtype))
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        if self.draws is not None:
+            draws = np.array(self.draws, dtype=np.int64)
+            # As many everywhere as the settings say is what no array means.
+            usual = draws.shape == self.beta.shape and (draws == self._usual_draws).all()
+            object.__setattr__(self, "draws", None if usual else draws)
+        if self.anchor is not None:
+            object.__setattr__(self, "anchor", Anchor(*map(float, self.anchor)))
         self._check()
 
     def _check(self) -> None:
@@ -82,6 +99,26 @@ class Binding:
                 raise InputError(f"the binding function's {name} is not {self.beta.size} finite numbers")
         if self.beta[0] < 0.0 or not (np.diff(self.beta) > 0.0).all():
             raise InputError("the binding function's beta must ascend from 0 or more, without repeats")
+        if self.draws is not None and (
+            self.draws.shape != self.beta.shape or (self.draws < np.where(self.composed, 0, 1)).any()
+        ):
+            raise InputError(f"the binding function's draws is not {self.beta.size} numbers of sweeps")
+        if self.anchor is not None and not self.anchor.possible:
+            raise InputError(f"the binding function's anchor {tuple(self.anchor)} cannot be")
+
+    @property
+    def _usual_draws(self) -> int:
+        return max(1, self.iterations - self.burn_in) * (2 if self.starts == "both" else 1)
+
+    @property
+    def counted(self) -> np.ndarray:
+        """(n,) counted sweeps of all starts together, behind each row."""
+        return np.full(self.beta.shape, self._usual_draws) if self.draws is None else self.draws
+
+    @property
+    def composed(self) -> np.ndarray:
+        """(n,) bool: rows that were not simulated on this lattice."""
+        return self.flag & FLAG_COMPOSED > 0
 
     def moments(self, beta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of S at `beta` (any shape)."""
@@ -118,9 +155,11 @@ class Binding:
         result = hashlib.sha256(b"binding 1")
         for item in fields(self):
             value = getattr(self, item.name)
+            if item.name in OPTIONAL and value is None:
+                continue
             text = (
                 value.astype(value.dtype.newbyteorder("<")).tobytes()
-                if item.name in ARRAYS
+                if isinstance(value, np.ndarray)
                 else repr(value).encode()
             )
             result.update(f" {item.name} {len(text)} ".encode() + text)
@@ -141,17 +180,25 @@ class Binding:
         step = degree(len(self.shape), self.neighbourhood, self.sites, self.edges)
         mean, variance = self.mean.copy(), self.sd * self.sd
         mean_variance, sd_variance = self.mean_se * self.mean_se, self.sd_se * self.sd_se
-        moved = variance > 0.0
+        moved, composed = variance > 0.0, self.composed
+        # Relative to the longest chain, so that equal chains are as if nothing were said of them.
+        draws = np.maximum(self.counted, 1) / max(1, self.counted.max())
         # S that never moved in n sweeps has errors of the order 1/n.
         rare = np.minimum(1.0, np.maximum(self.mean_se / step, 1e-12))
-        mean_relative = _steady(np.where(moved, mean_variance / np.where(moved, variance, 1.0), rare), moved)
-        variance_relative = _steady(
-            np.where(moved, 4 * sd_variance / (2 * variance + step * step), rare), moved
-        )
-        # Where the starts disagree, the errors are those of the two phases and belong to that point alone.
-        split = self.flag & 1 > 0
-        mean_absolute = np.where(split | ~moved, mean_variance, 0.0)
-        variance_absolute = np.where(split, 4 * variance * sd_variance, 0.0)
+        mean_relative = np.where(moved, mean_variance / np.where(moved, variance, 1.0), rare)
+        variance_relative = np.where(moved, 4 * sd_variance / (2 * variance + step * step), rare)
+        # What neighbouring chains have in common is not their errors but the sweeps that one draw takes.
+        seen = moved & ~composed
+        mean_relative = np.where(composed, 0.0, _steady(mean_relative * draws, seen) / draws)
+        variance_relative = np.where(composed, 0.0, _steady(variance_relative * draws, seen) / draws)
+        # Where the starts disagree, the errors are those of the two phases and belong to that point alone; so
+        # do those of a row that was composed.
+        alone = composed | (self.flag & FLAG_DISAGREE > 0)
+        mean_absolute = np.where(alone | ~moved, mean_variance, 0.0)
+        variance_absolute = np.where(alone, 4 * variance * sd_variance, 0.0)
+        least = np.where(composed, 1e-12 * step * step, 0.0)
+        mean_absolute = np.maximum(mean_absolute, least)
+        variance_absolute = np.maximum(variance_absolute + 2 * composed * sd_variance * sd_variance, least)
         if self.beta[0] == 0.0:
             # Independent labels: exact, so with errors that are nothing beside the others.
             mean[0] = self.edges / self.labels
@@ -167,7 +214,15 @@ class Binding:
             variance_relative=variance_relative,
             variance_absolute=variance_absolute,
             step=step,
+            anchor=self._reached_anchor,
         )
+
+    @property
+    def _reached_anchor(self) -> Anchor | None:
+        """The anchor, where the grid holds it to the other end, beta = 0; its log C counted from there."""
+        if self.anchor is None or self.beta[0] != 0.0 or self.anchor.beta > self.beta[-1]:
+            return None
+        return self.anchor._replace(log_normaliser=self.anchor.log_normaliser - self._origin)
 
     def _inside(self, value: ArrayLike) -> np.ndarray:
         beta = np.asarray(value, dtype=np.float64)

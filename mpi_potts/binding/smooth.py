@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import arithmetic
+from ..model.low_temperature import Anchor
 
 # Knots lie this far apart in t; each knot interval is divided into cells for integration and for the table.
 _SPACING = 0.25
@@ -54,6 +55,9 @@ _OUTLIER = 5.0
 # Variances below exp of this are zero.
 _LOWEST = -100.0
 
+# The errors of an anchor are at least this: of log C itself, of the mean in sds, and of the variance's ratio.
+_SMALLEST = 1e-3
+
 # What the data do not determine (a variance where S never moved) stays near the first guess.
 _RIDGE = 1e-5
 
@@ -73,7 +77,7 @@ class Estimates:
         Var(variance) / V^2 = variance_relative (2 + step^2 / V) + variance_absolute / V^2
 
     where step^2 / V is the excess over normal S when S moves by rare jumps of `step`, as in the ordered
-    phase.
+    phase.  The `anchor`, if there is one, knows the integral of the mean from beta[0] to a beta within.
     """
 
     beta: np.ndarray
@@ -84,6 +88,7 @@ class Estimates:
     variance_relative: np.ndarray
     variance_absolute: np.ndarray
     step: float
+    anchor: Anchor | None = None
 
     def errors(self, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Standard errors of the means, and relative ones of the variances, if S has this `variance`."""
@@ -177,14 +182,25 @@ class LeastSquares:
 
     def __init__(self, data: Estimates, coordinate: Coordinate) -> None:
         self.data, self.coordinate = data, coordinate
-        points = np.union1d(coordinate.cells(_FIT_CELLS), data.beta)
+        ends = [] if data.anchor is None else [data.anchor.beta]
+        points = np.union1d(np.append(coordinate.cells(_FIT_CELLS), ends), data.beta)
         self.rows = np.searchsorted(points, data.beta)
         step = np.diff(points)[:, None]
         self.weights = (step * _WEIGHTS).ravel()
         self.nodes = coordinate.basis((points[:-1, None] + step * _NODES).ravel())
         self.basis = coordinate.basis(data.beta)
+        if data.anchor is not None:
+            self._tie(points, data.anchor)
         self.penalty = np.zeros((self.basis.shape[1] + 1,) * 2)
         self.penalty[1:, 1:] = coordinate.penalty()
+
+    def _tie(self, points: np.ndarray, anchor: Anchor) -> None:
+        """What the residuals at the anchor need: how much each node counts in the integral of the mean."""
+        self.anchor_row = int(np.searchsorted(points, anchor.beta))
+        self.anchor_basis = self.coordinate.basis(np.array([anchor.beta]))[0]
+        inner = (points[:-1, None] + np.diff(points)[:, None] * _NODES).ravel()
+        # The mean at b gains exp f(b') for each b' < b: exp f(b') is in the integral once for every b beyond.
+        self.lever = np.maximum(anchor.beta - inner, 0.0)
 
     def start(self, beta: np.ndarray, f: np.ndarray) -> np.ndarray:
         """theta with f close to the values `f` at `beta`, and the first mean as m_0."""
@@ -199,7 +215,8 @@ class LeastSquares:
         data, c = self.data, theta[1:]
         pieces = (self.weights * arithmetic.exp(arithmetic.product(self.nodes, c)))[:, None] * self.nodes
         steps = pieces.reshape(-1, len(_NODES), len(c)).sum(axis=1)
-        slopes = np.vstack([np.zeros(len(c)), np.cumsum(steps, axis=0)])[self.rows]
+        whole = np.vstack([np.zeros(len(c)), np.cumsum(steps, axis=0)])
+        slopes = whole[self.rows]
         # The B-splines sum to one, so the derivatives sum to the integral itself.
         mean = theta[0] + slopes.sum(axis=1)
         variance = arithmetic.exp(np.maximum(arithmetic.product(self.basis, c), _LOWEST))
@@ -208,7 +225,41 @@ class LeastSquares:
         residuals = np.concatenate([(data.mean - mean) / mean_se, ratio / relative])
         upper = np.column_stack([1 / mean_se, slopes / mean_se[:, None]])
         lower = np.column_stack([np.zeros(len(relative)), self.basis / relative[:, None]])
-        return residuals, np.vstack([upper, lower])
+        slopes = np.vstack([upper, lower])
+        if data.anchor is None:
+            return residuals, slopes
+        more, rows = self._at_anchor(theta, data.anchor, whole[self.anchor_row], pieces)
+        return np.concatenate([residuals, more]), np.vstack([slopes, rows])
+
+    def _at_anchor(
+        self, theta: np.ndarray, anchor: Anchor, mean_slopes: np.ndarray, pieces: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals (3,) of log C, mean and variance at the anchor, and their negative derivatives."""
+        length = anchor.beta - self.data.beta[0]
+        integral_slopes = (self.lever[:, None] * pieces).sum(axis=0)
+        mean = theta[0] + mean_slopes.sum()
+        integral = theta[0] * length + integral_slopes.sum()
+        variance = arithmetic.exp(max(float((self.anchor_basis * theta[1:]).sum()), _LOWEST))
+        # Errors as small as rounding's would drown everything else.
+        sd = np.sqrt(variance)
+        integral_se = max(anchor.error, _SMALLEST)
+        mean_se = max(anchor.mean_error, _SMALLEST * sd)
+        relative = max(anchor.variance_error / variance, _SMALLEST)
+        residuals = np.array(
+            [
+                (anchor.log_normaliser - integral) / integral_se,
+                (anchor.mean - mean) / mean_se,
+                min(anchor.variance / variance - 1, _LARGEST_RATIO) / relative,
+            ]
+        )
+        rows = np.vstack(
+            [
+                np.append(length, integral_slopes) / integral_se,
+                np.append(1.0, mean_slopes) / mean_se,
+                np.append(0.0, self.anchor_basis) / relative,
+            ]
+        )
+        return residuals, rows
 
     def solve(self, theta: np.ndarray) -> Solution:
         """Gauss-Newton steps to the minimum; where there are outliers, then again with these held down."""

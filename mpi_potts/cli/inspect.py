@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT
+from ..estimation.verdicts import FLAG_COMPOSED, FLAG_DISAGREE, FLAG_SHORT
 from ..io import formats, reading
 from ..posterior import words
 from ..posterior.result import Result
@@ -117,6 +117,7 @@ def _flags(arrays: dict[str, np.ndarray]) -> Iterator[str]:
     for bit, text in (
         (FLAG_DISAGREE, "the starts disagree"),
         (FLAG_SHORT, "the chain is short against tau"),
+        (FLAG_COMPOSED, "it was composed of other lattices"),
     ):
         betas = arrays["beta"][(arrays["flag"] & bit) > 0]
         if betas.size:

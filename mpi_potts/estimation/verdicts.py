@@ -6,10 +6,11 @@ Nothing is computed here, so that who reads a file needs no more than this to sa
 import math
 from collections.abc import Iterable, Sequence
 
-# Bits of the flag that a chain of S(z) carries in a binding function: two starts disagree, or the chain is
-# short against its autocorrelation time.
+# Bits of the flag that a row of a binding function carries: two starts disagree, the chain is short against
+# its autocorrelation time, or it was not simulated on this lattice but composed of others.
 FLAG_DISAGREE = 1
 FLAG_SHORT = 2
+FLAG_COMPOSED = 4
 
 # What is asked for (Vehtari and others 2021), and above which there is a warning.  Halves of n effective
 # draws each that sample one distribution have R-hat near 1 + 1 / (2 n): with a few hundred draws in all
