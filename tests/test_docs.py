@@ -54,7 +54,7 @@ def test_every_warning_is_explained():
     assert [text for text in found if f"**{text}" not in page] == []
 
 
-@pytest.mark.parametrize("words", [*Stop, "all iterations are done"])
+@pytest.mark.parametrize("words", [*Stop, *verdicts.Ended, "all iterations are done"])
 def test_every_reason_to_stop_is_explained(words):
     assert f"| `{words}` |" in (ROOT / "docs" / "warnings.md").read_text()
 

@@ -22,7 +22,7 @@ from ..io import fit_file
 from ..kernels import compiling
 from ..lattice import GRAPH, Lattice, in_words
 from ..methods import needs
-from ..methods.base import Problem, is_hidden, label_team, method_of, needs_binding
+from ..methods.base import EXPECTED, Problem, is_hidden, label_team, length_key, method_of, needs_binding
 from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
 from ..model.noise import noise_kind
 from ..model.potts import Sampler
@@ -233,6 +233,12 @@ def fit_rows(config: Config, lattice: Lattice, pace: FitPace, size: int) -> list
     total = sum(seconds.values())
     if parts:
         rows.append(("time", f"at most about {clock(total)} for fit on {size} rank(s): {parts}"))
+    if pace.labels is not None and length_key(config) == method.draws(config)[0] == "fit.max_sweeps":
+        expected = config.with_keys({"fit": {"max_sweeps": min(EXPECTED, config.fit.max_sweeps)}})
+        usual = sum(fit_seconds(expected, lattice, pace, size).values())
+        rows.append(
+            ("", f"about {clock(usual)} of it where {EXPECTED} final sweeps suffice, as they often do")
+        )
     return rows
 
 

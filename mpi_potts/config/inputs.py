@@ -180,6 +180,15 @@ class PrecomputeKeys:
 
 
 @dataclass(frozen=True)
+class TargetKeys:
+    rhat: float = key(Number(1.0, open_low=True), 1.01, "the largest R-hat of beta, S(z), mu_j and sigma_j")
+    ess: float = key(_POSITIVE, 400.0, "the least effective draws of each of them, in bulk and in tail")
+    map_error: float = key(
+        _POSITIVE, 0.01, "the largest mean standard error of the probability of a pixel's label"
+    )
+
+
+@dataclass(frozen=True)
 class FitKeys:
     method: str = key(MethodName(), "smc-abc", "how the posterior of beta is computed")
     pseudo_data: bool = key(
@@ -191,14 +200,27 @@ class FitKeys:
         "best",
         "first labels of a chain; best: the best of a few candidates; paper: a warm-up at beta = 0",
     )
-    final_sweeps: int = key(
-        Integer(0), 4000, "sweeps after the SMC has stopped: labels and marginal posterior"
+    final_sweeps: int | str = key(
+        Either(Integer(0), Choice("auto")),
+        "auto",
+        "sweeps after the SMC has stopped, for labels and marginal posterior; auto: until fit.target is met",
     )
-    final_burn_in: int = key(Integer(0), 400, "sweeps before the final sweeps that are not counted")
+    final_burn_in: int = key(
+        Integer(0),
+        400,
+        "sweeps before the final sweeps that are not counted; auto finds out where it is more",
+    )
+    target: TargetKeys = key(Table(TargetKeys), TargetKeys(), "what final sweeps go on for where auto")
+    max_sweeps: int = key(Integer(2), 20_000, "final sweeps where auto, at most")
     marginal: str = key(Choice("path", "synthetic"), "path", "likelihood of beta in the final sweeps")
     sort_labels: bool = key(
         Flag(), False, "true: name labels by their means after every sweep, where their priors are the same"
     )
+
+    @property
+    def most_sweeps(self) -> int:
+        """The final sweeps: as many as asked for, or the most there may be."""
+        return self.max_sweeps if isinstance(self.final_sweeps, str) else self.final_sweeps
 
 
 @dataclass(frozen=True)

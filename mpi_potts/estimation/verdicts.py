@@ -5,6 +5,7 @@ Nothing is computed here, so that who reads a file needs no more than this to sa
 
 import math
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 # Bits of the flag that a row of a binding function carries: two starts disagree, the chain is short against
 # its autocorrelation time, or it was not simulated on this lattice but composed of others.
@@ -18,6 +19,14 @@ FLAG_COMPOSED = 4
 # would see.
 ASKED_RHAT = 1.01
 LARGEST_RHAT = 1.05
+
+
+class Ended(StrEnum):
+    """Why a phase of label chains that has a target ended."""
+
+    MET = "fit.target is met"
+    LIMIT = "fit.max_sweeps reached"
+    APART = "chains have settled apart"
 
 
 def settled(rhat: float, chains: int) -> str:

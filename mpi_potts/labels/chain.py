@@ -198,6 +198,15 @@ class LabelChain:
         """How often labels were renamed because they had exchanged what they hold."""
         return int(self._names.switches[0])
 
+    def counts_at(self, pixels: np.ndarray) -> np.ndarray:
+        """(k, p) the counts of some of the pixels that exist, by their numbers in raster order."""
+        return self._route.counts_at(pixels)
+
+    def forget_counts(self) -> None:
+        """Count from 0 again: what was counted turned out to be burn-in."""
+        self._route.forget_counts()
+        self.counted = 0
+
     def probabilities(self) -> np.ndarray:
         """(*shape, k) float32: the fraction of the counted steps; 0 where masked."""
         if self.counted == 0:

@@ -9,27 +9,41 @@ they tell whether the answer depends on the start.
 After the SMC every chain is on its own, and the pairs (beta, z) sample the joint posterior: a `Phase` says
 how beta moves.  In the final phase of the SMC beta is drawn from p(beta | S(z)) before each sweep; the
 methods that need no SMC are such a phase from the start.
+
+A phase has as many steps as it says, or goes on until its draws suffice (`estimation/enough.py`).  Then the
+draws of all chains are looked at after 128, 181, 256, 362, ... counted steps, numbers that depend on nothing
+else, so that any number of ranks, a continued run and one with a stricter target look at the same draws.  At
+the powers of two, draws that have not forgotten their start become burn-in: they are dropped, the labels that
+were counted with them too, and the count begins again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from ..estimation import autocorrelation
+from ..estimation import autocorrelation, enough
+from ..estimation.enough import Reached, Target
+from ..estimation.verdicts import Ended
 from ..io.rows import Rows
 from ..kernels.chain import Trace
 from ..lattice import Lattice
 from ..runtime.parallel import Comm, bcast, decided, merge_rows, quiet_wait, sum_on_root
 from ..smc.sampler import State, chain_betas
-from . import matching
+from . import matching, watched
 from .chain import LabelChain
 from .guide import Guide
 
 # A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
 # same slices and meet after each.
 SLICE_SITES = 200_000_000
+
+# The first looks at the draws of a phase that has a target; all others are these times a power of two.
+LOOKS = (128, 181)
+# What is drawn of the noise of a label that has a smaller part of the pixels is not asked to have settled: it
+# may be superfluous, and then its noise is the prior's.
+SMALL = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +105,11 @@ class Phase(Protocol):
 
     @property
     def sweeps(self) -> int:
-        """Steps that are counted."""
+        """Steps that are counted, or that were and then became burn-in."""
+
+    @property
+    def target(self) -> Target | None:
+        """Where it is met the phase ends, and `sweeps` are the most there are; None: exactly so many."""
 
     @property
     def width(self) -> int:
@@ -119,6 +137,7 @@ class SurrogatePhase:
     marginal: str
     burn_in: int
     sweeps: int
+    target: Target | None = None
     width: int = 0
     cost: int = 1
 
@@ -133,8 +152,18 @@ class SurrogatePhase:
         return chain.sample(self.table, self.interval, steps, self.marginal, counting)
 
 
+def next_look(steps: int) -> int:
+    """The first number of counted steps beyond `steps` at which their draws are looked at."""
+    looks = (look << doublings for doublings in range(steps.bit_length() + 1) for look in LOOKS)
+    return next(look for look in looks if look > steps)
+
+
 class LabelChains:
-    """The chains of this rank, and how far all chains are: `burned` and `drawn` sweeps of the final phase."""
+    """The chains of this rank, and how far all chains are.
+
+    burned, drawn : steps of the phase that are burn-in, and that count
+    reached       : at the last look at the draws, what they had reached of the target, if there is one
+    """
 
     def __init__(
         self,
@@ -155,7 +184,10 @@ class LabelChains:
         self.numbers = np.arange(comm.rank, count, comm.size)
         self.chains = [make(int(c)) for c in self.numbers]
         self.burned = self.drawn = 0
+        self.reached: Reached | None = None
         self._noise, self._witnesses = noise, witnesses
+        self._pixels = watched.pixels(lattice.sites)
+        self._batches = self._no_batches()
         self._draws = Draws.room(self.numbers.size, 0, labels, noise)
         self.memory = np.zeros((self.numbers.size, width))
 
@@ -189,16 +221,18 @@ class LabelChains:
         return bcast(self._comm, told)
 
     def run(self, phase: Phase) -> Iterator[int]:
-        """The phase in slices; yields the steps done after each.  Continues where it was packed."""
-        self._draws = self._with_room(phase.sweeps)
+        """Collective.  The phase in slices; yields the steps done after each.  Continues where it was packed.
+
+        Where there is a target, `reached` says after the last what came of it.
+        """
         if self.burned + self.drawn == 0:
             starts = [phase.start(int(number)) for number in self.numbers]
             self.memory = np.array(starts).reshape(self.memory.shape)
-        size = max(1, SLICE_SITES // (self._lattice.sites * phase.cost))
-        while self.burned + self.drawn < phase.burn_in + phase.sweeps:
-            counting = self.burned == phase.burn_in
-            steps = min(size, phase.sweeps - self.drawn if counting else phase.burn_in - self.burned)
-            first = self.burned + self.drawn
+        while not self._ended(phase):
+            counting = self.burned >= phase.burn_in
+            steps, first = self._slice(phase, counting), self.burned + self.drawn
+            if counting:
+                self._make_room(steps if phase.target is not None else phase.sweeps - self.drawn)
             for i, (number, chain) in enumerate(zip(self.numbers, self.chains)):
                 trace = phase.run(int(number), chain, self.memory[i], first, steps, counting)
                 if counting:
@@ -207,14 +241,105 @@ class LabelChains:
                 self.drawn += steps
             else:
                 self.burned += steps
+            if phase.target is not None and counting:
+                self._watch()
             quiet_wait(self._comm)
             yield self.burned + self.drawn
 
-    def _with_room(self, sweeps):
-        room = Draws.room(self.numbers.size, sweeps, self.labels, self._noise)
-        for new, old in zip(room.arrays().values(), self.draws.arrays().values()):
-            new[:, : self.drawn] = old
-        return room
+    def _slice(self, phase: Phase, counting: bool) -> int:
+        """The steps of the next slice: up to whatever comes first."""
+        size = max(1, SLICE_SITES // (self._lattice.sites * phase.cost))
+        if not counting:
+            return min(size, phase.burn_in - self.burned)
+        place = self.burned + self.drawn - phase.burn_in
+        size = min(size, phase.sweeps - place)
+        if phase.target is None:
+            return size
+        batch = watched.stride(self.drawn)
+        return min(size, next_look(place) - place, batch - self.drawn % batch)
+
+    @property
+    def ended(self) -> Ended | None:
+        """Why a phase with a target ended, after its last step; None where it has none."""
+        if self.reached is None:
+            return None
+        met = Ended.MET if self.reached.met else Ended.LIMIT
+        return Ended.APART if self.reached.apart and not self.reached.met else met
+
+    def _ended(self, phase: Phase) -> bool:
+        """Collective.  Whether the phase ends here; may find that all draws so far are burn-in."""
+        place = self.burned + self.drawn - phase.burn_in
+        last = place >= phase.sweeps
+        if phase.target is None or (last and self.drawn == 0):
+            return last
+        if not last and (self.drawn == 0 or place != next_look(place - 1)):
+            return False
+        # The last look of one run may be none at all in another.
+        at_power = place.bit_count() == 1
+        self.reached, drifting = self._looked(phase.target, at_power or last)
+        if last or self.reached.met:
+            return True
+        if at_power and drifting:
+            self._forget()
+        return at_power and not drifting and self.reached.apart
+
+    def _looked(self, target: Target, thoroughly: bool) -> tuple[Reached, bool]:
+        """Collective.  What all chains have reached and, where it is looked at thoroughly, whether some have
+        not forgotten their start."""
+        draws = self.gathered()
+        batches = merge_rows(self._comm, self.numbers, self._batches, self.count)
+
+        def look() -> tuple[Reached, bool]:
+            parts, names = watched.fractions(batches, self.drawn), self._names_by(batches, draws)
+            series = comparable(draws, parts, names)
+            by_name = np.moveaxis(matching.renamed(np.moveaxis(parts, 2, 3), names), 3, 2)
+            found = enough.reached(series, watched.mean_error(by_name), target)
+            if found.met or not thoroughly:
+                return found, False
+            drifting = enough.drifts(series)
+            return replace(found, apart=not drifting and enough.apart(series, target)), drifting
+
+        return decided(self._comm, look)
+
+    def _names_by(self, batches: np.ndarray, draws: Draws) -> np.ndarray:
+        """(chains, k) names of the labels of every chain, by the pixels that are watched; on one rank."""
+        table = np.tile(np.arange(self.labels, dtype=np.uint8), (self.count, 1))
+        if self._witnesses == 0 or batches.shape[1] == 0:
+            return table
+        table = matching.matched([np.ascontiguousarray(each[-1].T) for each in batches])
+        return matching.ascending(matching.renamed(draws.noise[self._noise[0]], table))[table]
+
+    def _forget(self) -> None:
+        """What was drawn and counted so far is burn-in."""
+        self.burned, self.drawn = self.burned + self.drawn, 0
+        self._batches = self._no_batches()
+        for chain in self.chains:
+            chain.forget_counts()
+
+    def _watch(self) -> None:
+        """At the end of a batch, keep the counts of the pixels that are watched."""
+        if self.drawn % watched.stride(self.drawn - 1):
+            return
+        counts = [chain.counts_at(self._pixels) for chain in self.chains]
+        now = np.array(counts, dtype=np.uint32).reshape(self.numbers.size, 1, self.labels, self._pixels.size)
+        self._batches = watched.merged(np.concatenate([self._batches, now], axis=1), self.drawn)
+
+    def _no_batches(self):
+        return np.zeros((self.numbers.size, 0, self.labels, self._pixels.size), dtype=np.uint32)
+
+    def _make_room(self, steps):
+        """Have room for so many more steps; it at least doubles, so that it seldom moves."""
+        there, needed = self._draws.beta.shape[1], self.drawn + steps
+        if needed > there:
+            before = self._draws.to(self.drawn).arrays()
+            self._draws = Draws.room(self.numbers.size, max(needed, 2 * there), self.labels, self._noise)
+            for name, room in self._draws.arrays().items():
+                room[:, : self.drawn] = before[name]
+
+    def gathered(self) -> Draws:
+        """Collective.  The draws of all chains on every rank."""
+        draws = self.draws.arrays().items()
+        return Draws.of({name: merge_rows(self._comm, self.numbers, v, self.count) for name, v in draws})
 
     @property
     def draws(self) -> Draws:
@@ -251,7 +376,10 @@ class LabelChains:
 
     def pack(self) -> dict[str, np.ndarray | Rows]:
         """Everything as datasets of a checkpoint, a row for each chain."""
-        arrays: dict[str, np.ndarray | Rows] = {"final": np.array([self.burned, self.drawn])}
+        steps = [self.burned, self.drawn, self._batches.shape[1]]
+        arrays: dict[str, np.ndarray | Rows] = {"final": np.array(steps)}
+        if self._batches.shape[1]:
+            arrays["batches"] = self._rows(self._batches)
         arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws.arrays().items()}
         if self.memory.shape[1]:
             arrays["memory"] = self._rows(self.memory)
@@ -265,7 +393,8 @@ class LabelChains:
         self, whole: dict[str, np.ndarray], rows: Callable[[list[str]], dict[str, np.ndarray]]
     ) -> None:
         """Go on from what `pack` gave: `whole` arrays, and a function that reads this rank's rows by name."""
-        self.burned, self.drawn = (int(n) for n in whole["final"])
+        self.burned, self.drawn, batches = (int(n) for n in (*whole["final"], 0)[:3])
+        self._batches = rows(["batches"])["batches"] if batches else self._no_batches()
         names = [*self._draws.arrays()]
         draws = rows([f"draws/{name}" for name in names])
         self._draws = Draws.of({name: draws[f"draws/{name}"] for name in names})
@@ -289,3 +418,20 @@ class LabelChains:
         if self._witnesses:
             parts |= {"before": (np.uint32, (self._witnesses, k)), "switches": (np.int64, (1,))}
         return parts | ({"counts": (np.uint32, (sites, k))} if self.drawn else {})
+
+
+def comparable(draws: Draws, parts: np.ndarray, names: np.ndarray) -> dict[str, np.ndarray]:
+    """Series (chains, n) by name that are asked to have settled.
+
+    Those of a label that holds less than SMALL of the pixels in every chain are left out.
+
+    draws : of all chains; parts : (chains, batches, k, p) of `watched`; names : (chains, k) of the labels
+    """
+    series = {"beta": draws.beta, "S(z)": draws.statistic.astype(np.float64)}
+    chains, batches, k, _ = parts.shape
+    # Before the first batch is full all labels count.
+    share = matching.renamed(parts.mean(axis=(1, 3)), names) if batches else np.ones((chains, k))
+    large = np.flatnonzero((share >= SMALL).any(axis=0))
+    for name, values in draws.renamed(names).noise.items():
+        series |= {f"{name} of label {j + 1}": values[:, :, j] for j in large}
+    return series

@@ -136,6 +136,14 @@ class Route:
         """(m, k) uint32: the same of every `step`-th pixel that exists, in raster order."""
         return np.ascontiguousarray(self._counts()[:, self.layout.position[::step]].T)
 
+    def counts_at(self, pixels: np.ndarray) -> np.ndarray:
+        """(k, p) the counts of some of the pixels that exist, by their numbers in raster order."""
+        return self._counts()[:, self.layout.position[pixels]]
+
+    def forget_counts(self) -> None:
+        """Count from 0 again."""
+        self._counts()[:] = 0
+
     def put_counts(self, counts: np.ndarray) -> None:
         """Go on from counts (*shape, k)."""
         total = self._counts()

@@ -21,6 +21,7 @@ from ..config import registry
 from ..config.inputs import Config
 from ..config.registry import Declaration
 from ..errors import InputError
+from ..estimation.enough import Reached, Target
 from ..estimation.quadrature import Density
 from ..image.pixels import Image
 from ..io import fit_file
@@ -36,6 +37,10 @@ from ..rng import Purpose
 from ..runtime.parallel import Comm, lent_cores, on_root, warm_up
 from ..runtime.progress import Live, Progress
 from ..runtime.threads import Team, enough
+
+# Sweeps that a final phase with the default target takes, about: seen on simulated images of 10,000 to a
+# million pixels, with k from 2 to 6.
+EXPECTED = 4000
 
 # A fit of a moment, by any method: what a study compiles with, since compiling is in no one's times.
 SHORT: dict[str, dict[str, Any]] = {
@@ -97,12 +102,12 @@ class Method(Declaration):
     def needs_binding(self, config: Config) -> bool:
         """Whether the fit needs a binding function; with pseudo-data only the final sweeps do."""
         if config.fit.pseudo_data:
-            return is_hidden(config) and config.fit.final_sweeps > 0
+            return is_hidden(config) and config.fit.most_sweeps > 0
         return self.binding
 
     def draws(self, config: Config) -> tuple[str, int]:
         """The key that says how many draws each label chain leaves, and their number."""
-        return "fit.final_sweeps", config.fit.final_sweeps
+        return length_key(config), config.fit.most_sweeps
 
     def in_chains(self, config: Config) -> bool:
         """Whether the fit runs label chains, of hidden or of observed labels."""
@@ -114,7 +119,7 @@ class Method(Declaration):
 
     def label_sweeps(self, config: Config) -> tuple[int, int]:
         """The sweeps of one label chain after its start, at most: those not counted, and those counted."""
-        return config.fit.final_burn_in, config.fit.final_sweeps
+        return config.fit.final_burn_in, config.fit.most_sweeps
 
     def simulated(self, config: Config) -> Simulation | None:
         """The images that it simulates; None where it simulates none."""
@@ -166,11 +171,23 @@ def check_method(config: Config) -> None:
 
 def check_final_sweeps(config: Config) -> None:
     """Refuse too few final sweeps, for the methods that consist of them."""
-    if config.fit.final_sweeps < 2:
+    if config.fit.most_sweeps < 2:
         raise InputError(
             f"{config.path}: fit.final_sweeps = {config.fit.final_sweeps}: 2 or more are accepted with "
             f'fit.method = "{config.fit.method}"'
         )
+
+
+def length_key(config: Config) -> str:
+    """The key that makes the final sweeps longer."""
+    return "fit.max_sweeps" if config.fit.final_sweeps == "auto" else "fit.final_sweeps"
+
+
+def final(config: Config) -> tuple[int, int, Target | None]:
+    """Burn-in and number of the final sweeps, and their target: without one they are exactly so many."""
+    keys = config.fit
+    target = Target(**asdict(keys.target)) if keys.final_sweeps == "auto" else None
+    return keys.final_burn_in, keys.most_sweeps, target
 
 
 def needs_binding(config: Config) -> bool:
@@ -451,10 +468,24 @@ class Fit:
 
     def run_phase(self, chains: LabelChains, phase: Phase, label: str, quiet: bool) -> Iterator[None]:
         """Collective.  A phase of the label chains, from where they stand."""
-        done = chains.burned + chains.drawn
-        total = phase.burn_in + phase.sweeps - done
-        with Progress(self.comm, label, total, f"{label.split()[-1]}", quiet) as progress:
+        before = done = chains.burned + chains.drawn
+        # Where there is a target, how many sweeps it takes is known only from what they have reached.
+        total = phase.burn_in + (phase.sweeps if phase.target is None else EXPECTED) - done
+        with Progress(self.comm, label, max(1, total), f"{label.split()[-1]}", quiet) as progress:
             for now in chains.run(phase):
-                progress.advance(now - done)
+                note = ""
+                if phase.target is not None and (found := chains.reached) is not None:
+                    most = phase.burn_in + phase.sweeps - before
+                    progress.expect(min(most, chains.burned - before + found.draws * max(1.0, found.factor)))
+                    note = in_short(found, phase.target)
+                progress.advance(now - done, note)
                 done = now
                 yield
+
+
+def in_short(found: Reached, target: Target) -> str:
+    """What draws have reached against what is asked for, in a line of progress."""
+    return (
+        f"ESS {found.ess:.0f} of {target.ess:g}, R-hat {found.rhat:.3f} of {target.rhat:g}, "
+        f"map {found.map_error:.2g} of {target.map_error:g}; {found.worst} is farthest"
+    )

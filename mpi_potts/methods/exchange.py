@@ -64,6 +64,7 @@ class Exchange:
     keys: ExchangeKeys
     seed: int
     width: int = 3
+    target: None = None  # as many iterations as asked for
 
     @property
     def burn_in(self) -> int:

@@ -16,9 +16,19 @@ from ..rng import Purpose
 from ..runtime.parallel import Comm, decided
 from ..runtime.progress import Live
 from . import needs
-from .base import Fit, Method, Problem, check_final_sweeps, is_hidden
+from .base import Fit, Method, Problem, check_final_sweeps, is_hidden, length_key
 
 LogDensity = Callable[[np.ndarray], np.ndarray]
+
+
+# Independent draws from the density of beta given observed labels, where no number is asked for.
+OBSERVED_DRAWS = 4000
+
+
+def observed_draws(config: Config) -> int:
+    """The draws from the density of beta given observed labels."""
+    sweeps = config.fit.final_sweeps
+    return OBSERVED_DRAWS if isinstance(sweeps, str) else sweeps
 
 
 class ChainMethod(Method):
@@ -28,10 +38,13 @@ class ChainMethod(Method):
         check_final_sweeps(config)
 
     def sizes(self, config: Config) -> str:
-        return f"{config.fit.final_sweeps} sweeps after a burn-in of {config.fit.final_burn_in}"
+        keys = config.fit
+        if keys.final_sweeps == "auto":
+            return f"sweeps until fit.target is met, at most {keys.max_sweeps}, and a burn-in"
+        return f"{keys.final_sweeps} sweeps after a burn-in of {keys.final_burn_in}"
 
     def memory(self, config: Config, size: int) -> dict[str, float]:
-        draws = config.fit.final_sweeps
+        draws = observed_draws(config)
         return {} if is_hidden(config) else {f"fit.final_sweeps = {draws}": 2.0 * needs.NUMBER * draws}
 
 
@@ -66,20 +79,30 @@ class ChainFit(Fit):
         yield from self.run_phase(self.chains, self.phase, self.unit, quiet)
 
     @property
+    def length(self) -> str:  # type: ignore[override]
+        """The key that makes a run longer."""
+        return length_key(self.problem.config)
+
+    @property
+    def stopped_because(self) -> str:
+        ended = None if self.chains is None else self.chains.ended
+        return super().stopped_because if ended is None else str(ended)
+
+    @property
     def where(self) -> str:
         return f"{_done(self.chains)} {self.unit}"
 
     def headline(self) -> str:
         if self.chains is None:
             return "observed labels: by quadrature"
-        count, phase = self.chains.count, self.phase
-        return f"{count} chain(s) of {phase.sweeps} {self.unit} after a burn-in of {phase.burn_in}"
+        chains = self.chains
+        return f"{chains.count} chain(s) of {chains.drawn} {self.unit} after a burn-in of {chains.burned}"
 
     def particles(self) -> tuple[np.ndarray, np.ndarray] | None:
         """For observed labels independent draws, as many as there would be sweeps."""
         if self.density is None:
             return None
-        config, n = self.problem.config, self.problem.config.fit.final_sweeps
+        config, n = self.problem.config, observed_draws(self.problem.config)
         uniform = rng.uniforms(rng.stream(config.seed, Purpose.POSTERIOR), 0, n)
         return self.density.quantiles(uniform), np.full(n, 1.0 / n)
 

@@ -12,13 +12,14 @@ import numpy as np
 from .. import rng
 from ..config.registry import register
 from ..estimation import quadrature
+from ..estimation.enough import Target
 from ..kernels.chain import Trace
 from ..labels.chain import LabelChain
 from ..labels.ensemble import join
 from ..model.pseudolikelihood import Pseudolikelihood
 from ..rng import Purpose
 from ..runtime.parallel import Comm, warm_up
-from .base import Problem
+from .base import Problem, final
 from .joint_chains import ChainFit, ChainMethod, LogDensity
 
 
@@ -31,6 +32,7 @@ class PseudolikelihoodPhase:
     burn_in: int
     sweeps: int
     seed: int
+    target: Target | None = None
     width: int = 0
     cost: int = 10
 
@@ -58,10 +60,11 @@ class PseudolikelihoodFit(ChainFit):
     def _phase(self) -> PseudolikelihoodPhase:
         problem, config = self.problem, self.problem.config
         warm_up(self.comm, lambda: _compile_tabulate(problem))
-        surrogate, keys = Pseudolikelihood(problem.lattice, config.model.labels), config.fit
-        return PseudolikelihoodPhase(
-            surrogate, config.prior.beta, keys.final_burn_in, keys.final_sweeps, config.seed
+        surrogate, (burn_in, sweeps, target) = (
+            Pseudolikelihood(problem.lattice, config.model.labels),
+            final(config),
         )
+        return PseudolikelihoodPhase(surrogate, config.prior.beta, burn_in, sweeps, config.seed, target)
 
     def _log_density(self) -> LogDensity:
         return self.phase.surrogate.log_density(self.problem.labels, self.problem.statistic)

@@ -18,7 +18,7 @@ from ..runtime.progress import Live
 from ..smc.sampler import SETTLE, State, Stop, observed, smc_abc
 from ..smc.sources import BindingSource, SimulationSource, Source
 from . import needs, timing
-from .base import Fit, Method, Problem, Simulation, is_hidden
+from .base import Fit, Method, Problem, Simulation, final, is_hidden, length_key
 
 # Columns of the trace, one row for each iteration, and the parts of an iteration whose seconds are kept.
 TRACE = (
@@ -56,9 +56,9 @@ class SmcFit(Fit):
             yield
         live.close()
         problem, keys = self.problem, self.problem.config.fit
-        if self.chains is not None and keys.final_sweeps > 0:
+        if self.chains is not None and keys.most_sweeps > 0:
             table, interval = problem.curve.table, problem.config.prior.beta
-            phase = SurrogatePhase(table, interval, keys.marginal, keys.final_burn_in, keys.final_sweeps)
+            phase = SurrogatePhase(table, interval, keys.marginal, *final(problem.config))
             yield from self.run_phase(self.chains, phase, "final sweeps", quiet)
 
     def _source(self) -> Source:
@@ -111,7 +111,8 @@ class SmcFit(Fit):
     @property
     def length(self) -> str:  # type: ignore[override]
         """The key that makes what limits the answer longer."""
-        return "fit.final_sweeps" if self.chains is not None and self.chains.drawn else "smc.particles"
+        marginal = self.chains is not None and self.chains.drawn
+        return length_key(self.problem.config) if marginal else "smc.particles"
 
     @property
     def iteration(self) -> int:  # type: ignore[override]

@@ -12,7 +12,7 @@ from .. import arithmetic
 from ..config.registry import register
 from ..labels.ensemble import SurrogatePhase
 from ..runtime.parallel import Comm
-from .base import Problem
+from .base import Problem, final
 from .joint_chains import ChainFit, ChainMethod, LogDensity
 
 
@@ -21,8 +21,7 @@ class SurrogateFit(ChainFit):
 
     def _phase(self) -> SurrogatePhase:
         config = self.problem.config
-        keys, table = config.fit, self.problem.curve.table
-        return SurrogatePhase(table, config.prior.beta, keys.method, keys.final_burn_in, keys.final_sweeps)
+        return SurrogatePhase(self.problem.curve.table, config.prior.beta, config.fit.method, *final(config))
 
     def _log_density(self) -> LogDensity:
         binding, statistic = self.problem.curve, self.problem.statistic

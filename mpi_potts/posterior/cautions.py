@@ -68,6 +68,7 @@ def cautions(
             f"a longer burn-in and more {fit.length}, or look for two modes"
         )
         yield from minor_modes(behind, fit.problem.lattice.sites)
+    yield from short_of_target(fit)
     # Of chains the tails count too: the ends of the interval lie there.
     ess = float(min(beta.ess, *diagnostics["beta"][1:])) if "beta" in diagnostics else beta.ess
     if ess < FEW_DRAWS:
@@ -81,6 +82,26 @@ def cautions(
     if fit.problem.binding is not None:
         yield from flagged(fit.problem.binding, beta)
     yield from at_the_edge(fit.problem.config.prior.beta, beta)
+
+
+def short_of_target(fit: "Fit") -> Iterator[str]:
+    """Says so where final sweeps ended before their target was met, with what is missing."""
+    found, keys = None if fit.chains is None else fit.chains.reached, fit.problem.config.fit
+    if found is None or found.met:
+        return
+    target = keys.target
+    reached = (
+        f"{found.worst} is farthest; least ESS {found.ess:.0f} of {target.ess:g}, largest R-hat "
+        f"{found.rhat:.3f} of {target.rhat:g}, map error {found.map_error:.2g} of {target.map_error:g}"
+    )
+    if found.apart:
+        yield f"the chains have settled apart, and more sweeps would not bring them together: {reached}"
+        return
+    many = f"about {float(f'{found.more:.2g}'):.0f} more" if np.isfinite(found.more) else "many more"
+    yield (
+        f"the final sweeps ended before fit.target was met: {reached}; {many} sweeps are needed: raise "
+        f"fit.max_sweeps from {keys.max_sweeps}, and the same command goes on from here"
+    )
 
 
 def minor_modes(behind: np.ndarray, sites: int) -> Iterator[str]:

@@ -43,6 +43,9 @@ def attributes(found: Outcome) -> dict[str, Any]:
         "lattice": lattice.digest,
         "binding": "" if binding is None else binding.digest,
         "interpolation": "" if binding is None else binding.interpolation,
+        # Of every chain: sweeps that count, and those before them, some of which were found to be burn-in.
+        "sweeps": 0 if found.fit.chains is None else found.fit.chains.drawn,
+        "burn_in": 0 if found.fit.chains is None else found.fit.chains.burned,
         "chains": 0 if found.draws is None else len(found.draws.beta),
         "versions": ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES),
     }

@@ -54,7 +54,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     draws = names = probability = shares = held = marginal = None
     particles, diagnostics = _particles(fit), {}
     if fit.chains is not None and fit.chains.drawn > 0:
-        draws = _gathered(comm, fit.chains)
+        draws = fit.chains.gathered()
         names = fit.chains.names(draws)
         draws = draws.renamed(names)
         diagnostics = precision.diagnostics(draws)
@@ -100,12 +100,6 @@ def _particles(fit: Fit) -> Summary | None:
     mean, sd = density.moments()
     low, median, high = density.quantiles(np.array(INTERVAL)).tolist()
     return Summary(mean, sd, low, median, high, summary.distinct_ess(*sample), np.nan)
-
-
-def _gathered(comm: Comm, chains: LabelChains) -> Draws:
-    """All chains' draws on every rank; collective."""
-    draws = chains.draws.arrays().items()
-    return Draws.of({name: merge_rows(comm, chains.numbers, v, chains.count) for name, v in draws})
 
 
 def _probabilities(

@@ -55,6 +55,10 @@ class Progress:
         if self._stream is not None and self._due(now):
             self._show(now, note)
 
+    def expect(self, total: float) -> None:
+        """The work is now expected to be so much in all, what is done included."""
+        self._total = total
+
     def say(self, text: str) -> None:
         """Write a line of its own, for what a user should know, above the bar where there is one."""
         if self._stream is not None:

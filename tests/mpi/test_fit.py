@@ -43,3 +43,20 @@ def test_observed_labels_give_the_same_bits(comm, directory):
     _, arrays = run_fit(comm, path, directory / "together")
     if comm.rank == 0:
         assert same_bits(alone[1], arrays) == []
+
+
+def test_sweeping_until_it_suffices_ends_alike_on_any_number_of_ranks(comm, directory):
+    path = directory / "input.toml"
+    if comm.rank == 0:
+        _, values = image_of(0.8, [-2.0, 0.0, 2.0], [0.6, 0.6, 0.6], shape=(13, 17))
+        write_input(directory, values, chains=3, final_sweeps='"auto"')
+    comm.Barrier()
+    keys = ["fit.method=path", "fit.target.ess=150", "fit.target.map_error=0.02", "run.checkpoint_minutes=60"]
+    if comm.rank == 0:
+        alone = run_fit(MPI.COMM_SELF, path, directory / "alone", keys)
+    comm.Barrier()
+    attributes, arrays = run_fit(comm, path, directory / "together", keys)
+    assert attributes["stopped_because"] == "fit.target is met"
+    if comm.rank == 0:
+        assert same_bits(alone[1], arrays) == []
+        assert alone[0]["checksum"] == attributes["checksum"]
