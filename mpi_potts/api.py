@@ -29,6 +29,7 @@ from .cli import precompute as precompute_command
 from .cli import simulate as simulate_command
 from .config import inputs, keywords
 from .config.inputs import Config
+from .config.schema import is_word
 from .errors import InputError
 from .io import files, formats, reading
 from .io.fit_file import FitPaths
@@ -40,7 +41,7 @@ from .runtime import parallel
 from .runtime.control import Control
 from .runtime.parallel import Comm, on_root
 
-ARRAYS = ("image", "mask", "graph")  # arguments that may be arrays
+ARRAYS = ("image", "mask", "graph", "start")  # arguments that may be arrays
 
 
 def precompute(
@@ -170,6 +171,9 @@ class _Session:
                 place[key] = self._file(name, given)
         if self.name == "fit" and image is None:
             raise InputError(f"{self.call}: image is None; an array or the name of a file is accepted")
+        start = tables.get("fit", {}).get("start")
+        if start is not None and not (isinstance(start, str) and is_word(start)):
+            tables["fit"]["start"] = self._file("start", start)
         self._place_binding(tables, binding)
         text = keywords.to_toml(self.call, tables)
         found = inputs.parse(text, self.room / "input.toml", output=self.directory)

@@ -9,7 +9,7 @@ from ..binding.compute import BindingPaths
 from ..binding.function import Binding
 from ..config.inputs import Config
 from ..errors import InputError
-from ..image.pixels import Image, lattice_of, load_image
+from ..image.pixels import Image, lattice_of, load_image, with_start
 from ..io import files, fit_file
 from ..io.fit_file import FitPaths
 from ..lattice import Lattice
@@ -54,7 +54,7 @@ def read_image(config: Config) -> tuple[Config, Image, Lattice]:
     """The image, its lattice, and the input with numbers in its priors where these are the image's and the
     lattice's; on one rank."""
     check_method(config)
-    image = load_image(config)
+    image = with_start(config, load_image(config))
     lattice = lattice_of(config, image)
     return on_image(on_lattice(config, lattice), image.pixels), image, lattice
 

@@ -102,6 +102,11 @@ def method_config(config: Config, name: str) -> Config:
     for table in ("image", "model", "prior", "simulate", "study"):
         if getattr(changed, table) != getattr(config, table):
             raise InputError(f"{config.path}: study.changes: all methods have the same [{table}]")
+    if not isinstance(changed.fit.start, str):
+        raise InputError(
+            f"{config.path}: fit.start = {changed.fit.start}: a study has many images; "
+            f'"best", "paper" or "prior" is accepted'
+        )
     check_method(changed)
     return changed
 

@@ -30,6 +30,7 @@ from .schema import (
     Refused,
     Table,
     Text,
+    WordOrFile,
     key,
     required_key,
     show,
@@ -195,10 +196,11 @@ class FitKeys:
         Flag(), False, "true: simulate images instead of drawing from the binding function"
     )
     chains: int = key(Integer(1), 1, "parallel chains of labels, from different starts")
-    start: str = key(
-        Choice("best", "paper"),
+    start: str | Path = key(
+        WordOrFile("best", "paper", "prior"),
         "best",
-        "first labels of a chain; best: the best of a few candidates; paper: a warm-up at beta = 0",
+        "first labels of a chain; best: the best of a few candidates; paper: a warm-up at beta = 0; prior: "
+        "the label under whose prior a pixel is most probable; or an image file of labels, numbered from 1",
     )
     final_sweeps: int | str = key(
         Either(Integer(0), Choice("auto")),
@@ -449,6 +451,7 @@ def _complete(config: Config, path: Path, output: str | os.PathLike | None) -> C
         output=Path(next(each for each in places if each is not None)),
         image=_resolve(config.image, beside, "path", "mask", "graph"),
         precompute=_resolve(config.precompute, beside, "file"),
+        fit=_resolve(config.fit, beside, "start") if isinstance(config.fit.start, Path) else config.fit,
         prior=prior,
     )
 
@@ -483,6 +486,8 @@ def _check(config: Config) -> None:
     beta = config.prior.beta
     if not config.prior.left_to_lattice and not beta[0] < beta[1]:
         _refuse("two numbers, the first smaller than the second", beta, "prior", "beta")
+    if config.image.kind == "labels" and config.fit.start not in ("best", "paper"):
+        _refuse('left out where image.kind = "labels"', str(config.fit.start), "fit", "start")
     schema.check_burn_in("precompute", config.precompute.burn_in, config.precompute.iterations)
     for table in config.own.values():
         if hasattr(table, "check"):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 LARGEST = 2**31 - 1  # counts above this fail in MPI calls
@@ -130,6 +131,24 @@ class Choice:
         if not isinstance(value, str) or value not in self.words:
             raise refusal(self)
         return value
+
+
+class WordOrFile(Choice):
+    """One of a few words, or the name of a file, which has a point or a slash in it."""
+
+    @property
+    def accepts(self) -> str:
+        return f"{super().accepts}, or the name of a file"
+
+    def read(self, value: Any) -> Any:
+        if isinstance(value, str) and not is_word(value):
+            return Path(Text().read(value))
+        return super().read(value)
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is not the name of a file."""
+    return not {".", "/"} & set(text)
 
 
 class Numbers:

@@ -4,7 +4,7 @@ Everything that cannot be segmented is refused here, by name and position: a pix
 image without contrast, a band or a region that is not there.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Image:
     labels : for kind = "labels", uint8 array of 0..k-1 with 255 where masked; else None
     offset : the first row and column (and plane) in the file, after cropping
     tags   : TIFF tags that place the file on the earth
+    start  : (n,) uint8, labels 0..k-1 of the pixels that exist to start from, where fit.start names a file
     """
 
     values: np.ndarray
@@ -37,6 +38,7 @@ class Image:
     source: Path
     offset: tuple[int, ...]
     tags: dict[int, Any] = field(default_factory=dict)
+    start: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,6 +87,32 @@ def _read(config, key, **how):
 def _refusal(config, key, what):
     """An InputError that says what is wrong with the file that a key of [image] names."""
     return InputError(f"{config.path}: image.{key}: {getattr(config.image, key)}: {what}")
+
+
+def with_start(config: Config, image: Image) -> Image:
+    """The image with the labels that fit.start names a file of, if it does."""
+    path = config.fit.start
+    if isinstance(path, str):
+        return image
+    try:
+        contents = readers.read(path, "labels")
+    except InputError as error:
+        raise InputError(f"{config.path}: fit.start: {error}") from None
+    labels = _single(config, contents)
+    if labels.shape != image.shape:
+        raise InputError(
+            f"{config.path}: fit.start: {path}: has shape {list(labels.shape)}; {list(image.shape)}, that of "
+            f"the image, is accepted"
+        )
+    k, exists = config.model.labels, np.ones(image.shape, bool) if image.mask is None else image.mask
+    wrong = exists & ~np.isin(labels, np.arange(1, k + 1))
+    if wrong.any():
+        position = np.argwhere(wrong)[0]
+        raise InputError(
+            f"{config.path}: fit.start: {path}: pixel {position.tolist()} has label "
+            f"{labels[tuple(position)]}; 1 to {k} (model.labels) is accepted, and where masked anything"
+        )
+    return replace(image, start=(labels[exists] - 1).astype(np.uint8))
 
 
 def lattice_of(config: Config, image: Image | None = None) -> Lattice:
@@ -203,14 +231,18 @@ def _apply_mask_file(config, exists):
     path = config.image.mask
     if path is None:
         return exists
-    contents = _read(config, "mask")
-    single = contents.banded or (config.image.graph is not None and contents.array.ndim == 2)
-    mask = contents.array[..., 0] if single and contents.array.shape[-1] == 1 else contents.array
+    mask = _single(config, _read(config, "mask"))
     if mask.shape != exists.shape:
         raise _refusal(
             config, "mask", f"the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted"
         )
     return exists & (mask != 0) & ~np.isnan(mask)
+
+
+def _single(config, contents):
+    """The array of a file that goes with the image: without the axis of a single band, or of one column."""
+    single = contents.banded or (config.image.graph is not None and contents.array.ndim == 2)
+    return contents.array[..., 0] if single and contents.array.shape[-1] == 1 else contents.array
 
 
 def _region(config, shape):

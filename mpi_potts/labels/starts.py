@@ -12,6 +12,10 @@ for the histogram of the smoothed values, by dynamic programming, under two crit
 1979), which cuts large groups, and the least error of a mixture of normals with shares (Kittler and
 Illingworth 1986), which leaves them whole.
 
+Where the priors identify the labels, so do these: in the same smoothed images every pixel has the label under
+whose prior it is most probable.  In the first half of their rounds the means are held at those of the prior,
+until the labels have found together: single pixels that noise has put under a label would move its mean.
+
 **Settling.** Every candidate makes some sweeps of the chain itself, in rounds, each at the beta that
 maximises the pseudolikelihood of its labels (by Newton's method, one step a round, within the prior).
 
@@ -58,18 +62,22 @@ LARGEST_STEP = 0.5
 
 
 def settle(
-    chain: LabelChain, values: np.ndarray, interval: tuple[float, float], seed: int, number: int
+    chain: LabelChain,
+    values: np.ndarray,
+    interval: tuple[float, float],
+    seed: int,
+    number: int,
+    start: str | np.ndarray = "best",
 ) -> np.ndarray:
     """Put a label chain, after its warm-up, at the best start that it finds; S(z) of the last sweeps there.
 
     values : the image, of the lattice's shape.  interval : beta is uniform on it a priori.  number : of the
-    chain; all but chain 0 take their thresholds from the image with noise of their own added.
+    chain; all but chain 0 take their thresholds from the image with noise of their own added.  start :
+    "best", "prior" to choose among the labels by the prior alone, or labels (n,) of the pixels that exist.
     """
     # Odd, so that the pixels are of both colours.
     judge = _Judge(chain, values, interval, step=values.size // PIXELS | 1)
-    rivals = [_Candidate(_state_of(chain))]
-    for labels in candidates(chain.lattice, _view(chain, values, seed, number), chain.k):
-        rivals.append(_Candidate(_from_labels(chain, values, labels)))
+    rivals = list(_rivals(chain, values, seed, number, start))
     for _ in range(2):
         for rival in rivals:
             judge.run(rival, ROUNDS // 2)
@@ -80,17 +88,17 @@ def settle(
 
 
 def work_of_settling(
-    chain: LabelChain, values: np.ndarray, interval: tuple[float, float]
+    chain: LabelChain, values: np.ndarray, interval: tuple[float, float], rivals: int
 ) -> tuple[int, float]:
     """What `settle` takes: the sweeps, and the seconds of all else, from one candidate and one look at it."""
-    numbers = 1 + 2 * len(SMOOTHINGS), 1 + len(SMOOTHINGS)  # of candidates, in either half
+    numbers = rivals, (rivals + 1) // 2  # of candidates, in either half
     sweeps, looks = sum(numbers) * SWEEPS * ROUNDS // 2, numbers[0] + sum(numbers) * ROUNDS // 2
     started = time.perf_counter()
     next(candidates(chain.lattice, values, chain.k))
     divided = time.perf_counter()
     _Judge(chain, values, interval, step=values.size // PIXELS | 1).look(sum(interval) / 2)
     looked = time.perf_counter() - divided
-    return sweeps, (numbers[0] - 1) * (divided - started) + looks * looked
+    return sweeps, numbers[0] * (divided - started) + looks * looked
 
 
 def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:
@@ -111,14 +119,37 @@ def _view(chain, values, seed, number):
     return y + JITTER * noise.reshape(values.shape)
 
 
+def _rivals(chain, values, seed, number, start):
+    """The candidates that a start chooses among."""
+    if not isinstance(start, str):
+        yield _Candidate(_from_labels(chain, values, start))
+        return
+    view = _view(chain, values, seed, number)
+    if start == "best":
+        yield _Candidate(_state_of(chain))
+        for group in candidates(chain.lattice, view, chain.k):
+            # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
+            yield _Candidate(_from_labels(chain, values, chain.noise.order[group]))
+    if not chain.noise.exchangeable:
+        prior = chain.noise.standardised(chain.centre, chain.unit)
+        for smooth in _smoothed(chain.lattice, view):
+            labels = prior.most_probable(smooth)
+            yield _Candidate(_from_labels(chain, values, labels), prior.location_prior[0])
+
+
+def rivals_of(start: str | np.ndarray, exchangeable: bool) -> int:
+    """How many candidates a start chooses among."""
+    if not isinstance(start, str):
+        return 1
+    return (1 + 2 * len(SMOOTHINGS)) * (start == "best") + len(SMOOTHINGS) * (not exchangeable)
+
+
 def _from_labels(chain, values, labels):
     """A state of the chain, packed, with these labels and the noise that they have."""
     y = (values[chain.lattice.exists] - chain.centre) / chain.unit
-    # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
-    z = chain.noise.order[labels]
     # A label without pixels is as wide as the image, so that it is no spike in the middle of another.
-    noise = chain.noise.of_labels(z, y, chain.k, SMALLEST, empty=1.0)
-    return {"labels": z.astype(np.uint8), "noise": noise}
+    noise = chain.noise.of_labels(labels, y, chain.k, SMALLEST, empty=1.0)
+    return {"labels": labels.astype(np.uint8), "noise": noise}
 
 
 def _state_of(chain):
@@ -127,10 +158,11 @@ def _state_of(chain):
 
 
 class _Candidate:
-    """A packed state, the beta that its labels suggest, and its scores so far."""
+    """A packed state, the beta that its labels suggest, its scores so far, and where means are held first."""
 
-    def __init__(self, state):
+    def __init__(self, state, held=None):
         self.state: dict[str, np.ndarray] = state
+        self.held: np.ndarray | None = held
         self.beta: float | None = None
         self.scores: list[float] = []
         self.statistic = np.zeros(0, dtype=np.int64)
@@ -162,10 +194,23 @@ class _Judge:
             self._climb(rival)
         traces = []
         for _ in range(rounds):
-            traces.append(chain.sweep(np.full(SWEEPS, rival.beta)).statistic)
+            traces.append(self._sweeps(rival))
             rival.scores.append(self._climb(rival))
-        rival.statistic = np.concatenate(traces)
+        rival.statistic, rival.held = np.concatenate(traces), None
         rival.state = _state_of(chain)
+
+    def _sweeps(self, rival):
+        """The sweeps of a round; S(z) after each."""
+        chain = self._chain
+        if rival.held is None:
+            return chain.sweep(np.full(SWEEPS, rival.beta)).statistic
+        found = []
+        for _ in range(SWEEPS):
+            found.append(chain.sweep(np.full(1, rival.beta)).statistic)
+            rival.state = _state_of(chain)
+            rival.state["noise"][0] = rival.held
+            self.put(rival)
+        return np.concatenate(found)
 
     def look(self, beta):
         """The score of the chain's state, and slope and curvature of its log pseudolikelihood."""
@@ -189,6 +234,14 @@ class _Judge:
 
 def candidates(lattice: Lattice, values: np.ndarray, k: int) -> Iterator[np.ndarray]:
     """Yield labels 0..k-1 (n,) of the pixels that exist, in the order of their values."""
+    for smooth in _smoothed(lattice, values):
+        groups = Histogram(smooth, max(BINS, 4 * k))
+        for cost in (groups.squares, groups.errors):
+            yield np.searchsorted(groups.thresholds(cost(), k), smooth, side="right")
+
+
+def _smoothed(lattice, values):
+    """(n,) the image after each number of passes, of the pixels that exist."""
     numerator = np.where(lattice.exists, values, 0.0)
     weight = lattice.exists.astype(np.float64)
     done = 0
@@ -196,10 +249,7 @@ def candidates(lattice: Lattice, values: np.ndarray, k: int) -> Iterator[np.ndar
         for _ in range(passes - done):
             numerator, weight = _smooth(lattice, numerator), _smooth(lattice, weight)
         done = passes
-        smooth = numerator[lattice.exists] / weight[lattice.exists]
-        groups = Histogram(smooth, max(BINS, 4 * k))
-        for cost in (groups.squares, groups.errors):
-            yield np.searchsorted(groups.thresholds(cost(), k), smooth, side="right")
+        yield numerator[lattice.exists] / weight[lattice.exists]
 
 
 def _smooth(lattice, array):

@@ -234,20 +234,26 @@ class Facts:
     digest    : of the pixels, or of observed labels
     statistic : S of observed labels; None where they are hidden
     grain     : what the values of a hidden image are multiples of inside; None of observed labels
+    start     : digest of the labels to start from, where they are a file's; else None
     """
 
     digest: str
     statistic: int | None
     grain: float | None
+    start: str | None = None
 
     @classmethod
     def of(cls, config: Config, image: Image, lattice: Lattice) -> "Facts":
         """From the whole image, on a rank that holds it."""
-        pixels = image.values if image.labels is None else image.labels
-        digest = hashlib.sha256(np.ascontiguousarray(pixels).data).hexdigest()
+        digest = _digest(image.values if image.labels is None else image.labels)
         if image.labels is None:
-            return cls(digest, None, noise_of(config).grain(image.values[lattice.exists]))
+            start = None if image.start is None else _digest(image.start)
+            return cls(digest, None, noise_of(config).grain(image.values[lattice.exists]), start)
         return cls(digest, lattice.statistic(image.labels), None)
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +277,11 @@ class Problem:
 
     def __post_init__(self) -> None:
         binding, lattice = self.binding, self.lattice
+        if self.hidden and self.config.fit.start == "prior" and self.noise.exchangeable:
+            raise InputError(
+                f'{self.config.path}: fit.start = "prior": the priors are the same for all labels; a list of '
+                f"numbers, one for each, is needed in prior.mean.mean"
+            )
         if binding is None:
             return
         for name, given, wanted in (
@@ -323,7 +334,10 @@ class Problem:
     @property
     def settings(self) -> dict[str, Any]:
         """Everything the result is a function of, by the names of the input file where they have one."""
-        return settings_of(self.config, self.lattice, self.binding, more={"image": self.facts.digest})
+        more = {"image": self.facts.digest}
+        if self.facts.start is not None:
+            more["fit.start"] = self.facts.start
+        return settings_of(self.config, self.lattice, self.binding, more=more)
 
     @property
     def noise(self) -> NoiseModel:
@@ -338,10 +352,14 @@ class Problem:
 
     def start(self, number: int, chain: LabelChain) -> np.ndarray:
         """The first sweeps of a chain: at beta = 0, below the phase transition; then, of hidden labels,
-        the best of a few candidates.  S(z) after each of the last sweeps."""
-        config = self.config
+        the best of a few candidates; or of the labels that fit.start says.  S(z) after each of the last
+        sweeps."""
+        config, start = self.config, self.config.fit.start
+        if self.hidden and start not in ("best", "paper"):
+            given = "prior" if self.pixels.start is None else self.pixels.start
+            return settle(chain, self.pixels.values, config.prior.beta, config.seed, number, given)
         statistic = chain.sweep(np.zeros(config.smc.warm_up)).statistic
-        if self.hidden and config.fit.start == "best":
+        if self.hidden and start == "best":
             statistic = settle(chain, self.pixels.values, config.prior.beta, config.seed, number)
         return statistic
 

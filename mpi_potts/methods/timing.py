@@ -10,7 +10,7 @@ import numpy as np
 from .. import rng
 from ..binding.function import Binding
 from ..config.inputs import Config
-from ..labels.starts import work_of_settling
+from ..labels.starts import rivals_of, work_of_settling
 from ..lattice import Lattice
 from ..model.potts import Sampler
 from ..model.transition import transition
@@ -49,9 +49,12 @@ def time_label_chain(problem: Problem, team: Team) -> LabelPace:
     table = stand_in(config, problem.lattice).table
     step = _least(lambda first, count: chain.sweep(np.full(count, beta)), ENOUGH)
     counted = _least(lambda first, count: chain.sample(table, interval, count), ENOUGH)
-    sweeps, seconds = config.smc.warm_up, 0.0
-    if config.fit.start == "best" and problem.image is not None:
-        more, seconds = work_of_settling(chain, problem.image.values, interval)
+    start, seconds = config.fit.start, 0.0
+    sweeps = config.smc.warm_up if start in ("best", "paper") else 0
+    if start != "paper" and problem.image is not None:
+        given = str(start) if problem.image.start is None else problem.image.start
+        rivals = rivals_of(given, problem.noise.exchangeable)
+        more, seconds = work_of_settling(chain, problem.image.values, interval, rivals)
         sweeps += more
     return LabelPace(step, counted, sweeps * step + seconds)
 

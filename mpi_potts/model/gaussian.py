@@ -85,6 +85,17 @@ class GaussianNoise:
             (self.mean - centre) / unit, self.mean_sd / unit, self.shape, self.scale / (unit * unit)
         )
 
+    def most_probable(self, y: np.ndarray) -> np.ndarray:
+        """By the normal density around m_j, of variance s_j**2 and that of the noise where its prior is
+        densest."""
+        variance = self.mean_sd * self.mean_sd + self.scale / (self.shape + 1.0)
+        best, label = np.full(y.size, np.inf), np.zeros(y.size, dtype=np.int64)
+        for j, (mean, width) in enumerate(zip(self.mean, variance)):
+            distance = (y - mean) * (y - mean) / width + arithmetic.log(width)
+            label[distance < best] = j
+            best = np.minimum(best, distance)
+        return label
+
     def log_prior(self, values: np.ndarray) -> float:
         """log p(mu, sigma**2) up to a constant."""
         mean, variance = values[0], values[1] * values[1]

@@ -46,6 +46,9 @@ class NoiseModel(Protocol):
     def standardised(self, centre: float, unit: float) -> "NoiseModel":
         """The prior of the parameters of (y - centre) / unit."""
 
+    def most_probable(self, y: np.ndarray) -> np.ndarray:
+        """(n,) for observations y (n,) the label under whose prior each is most probable."""
+
     def log_prior(self, values: np.ndarray) -> float:
         """The logarithm of the prior density of values (P, k), up to a constant."""
 
