@@ -27,12 +27,17 @@ from ..errors import InputError
 from ..estimation.verdicts import FLAG_COMPOSED, FLAG_DISAGREE
 from ..lattice import degree
 from ..model.low_temperature import Anchor
-from .smooth import Estimates, Smooth
+from ..model.transition import transition_of
+from .smooth import Estimates, Peak, Smooth
 
 INTERPOLATIONS = ("smooth", "linear")
 ARRAYS = ("beta", "mean", "sd", "mean_se", "sd_se", "tau", "flag")
 # What came later, and is left out of files and of the digest where it says nothing of its own.
 OPTIONAL = ("draws", "anchor")
+
+# How well beta_crit is known, relatively: exactly in some planes, roughly elsewhere, a graph's hardly.
+_KNOWN = {(2, "first"): 0.01, (2, "hexagonal"): 0.01, (1, "graph"): 0.3}
+_GUESSED = 0.05
 
 # The table for kernels has at least this many nodes.
 _NODES = 2048
@@ -215,7 +220,17 @@ class Binding:
             variance_absolute=variance_absolute,
             step=step,
             anchor=self._reached_anchor,
+            peak=self._peak,
         )
+
+    @property
+    def _peak(self) -> Peak:
+        """The variance of S is largest near beta_crit, the farther away the more neighbours are missing."""
+        mean = 2.0 * self.edges / self.sites
+        crit = transition_of(len(self.shape), self.neighbourhood, mean, self.labels)
+        missing = max(0.0, 1.0 - mean / degree(len(self.shape), self.neighbourhood, self.sites, self.edges))
+        known = _KNOWN.get((len(self.shape), self.neighbourhood), _GUESSED)
+        return Peak(crit, known * crit + 2.0 * missing, max(missing, 1e-4))
 
     @property
     def _reached_anchor(self) -> Anchor | None:

@@ -7,9 +7,11 @@ A' is the mean and A'' the variance, so with f = log A'' any f at all gives a va
 f is a cubic spline with many equally spaced knots in a stretched coordinate t and a penalty on its second
 differences (P-splines, Eilers and Marx 1996).  Near the transition the variance changes over a width that
 shrinks with the lattice, elsewhere over widths of order one; t = asinh((beta - c) / w) sees both alike: it is
-linear within w of the peak c and logarithmic in the distance outside.  Peak and width are found from the
-data: w is lowered step by step, c following the peak of the last fit, and the most probable of these fits is
-kept.
+linear within w of the peak c and logarithmic in the distance outside.  Neither is known.  Widths w are tried
+from the whole grid downwards, each with peaks c from that of the last curve, or from beta_crit where the grid
+may have left the peak out, to both sides, as far as the data allow.  The curve is the mean over all these, by
+their probabilities, and its error has their differences: near a transition a sparse grid does not tell how
+high and how sharp the peak is, and the best of the solutions alone would not know that (rms z of 2 to 5).
 
 The coefficients minimise the weighted squares of
 
@@ -17,11 +19,12 @@ The coefficients minimise the weighted squares of
 
 plus the penalty, by Gauss-Newton steps.  The errors se_i and r_i are computed from the *fitted* variance and
 from the autocorrelation time of the neighbouring chains, so that a point that came out small by chance does
-not gain weight.  The penalty and w are chosen by restricted maximum likelihood.
+not gain weight.  The penalty is chosen by restricted maximum likelihood, which is the probability of w and c.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +36,9 @@ _SPACING = 0.25
 _FEWEST_PIECES = 20
 _FIT_CELLS = 4
 _TABLE_CELLS = 16
+_GUESS_CELLS = 4
+# Errors change slowly, and are tabulated at every so manieth node.
+_ERROR_EVERY = 4
 
 # Penalties that are tried, and widths w as fractions of the grid's length.
 _DECADES = np.array([1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7])
@@ -41,6 +47,15 @@ _FACTORS = np.array([np.sqrt(np.sqrt(10.0)), np.sqrt(10.0)])
 _NEARBY = np.concatenate([1.0 / _FACTORS[::-1], [1.0], _FACTORS])
 _NARROWING = 0.4
 _NARROWEST = 1e-4
+_AROUND = 3
+
+# Solutions are tried until their scores are so much above the least; then the most probable are kept, so many
+# at most, and none that has less than this of the probability of the first.
+_HOPELESS = 8.0
+_MOST_STEPS_ASIDE = 5
+_STRIDE = 1.6
+_MOST_MEMBERS = 16
+_RARE = 0.01
 
 # Gauss-Newton: steps at most, the step at which the penalty is settled, the largest change of f in one step,
 # and the largest excess of a sample variance over the fit that pulls with its full weight.
@@ -69,6 +84,14 @@ _NODES = 0.5 + np.sqrt(0.15) * np.array([-1.0, 0.0, 1.0])
 _WEIGHTS = np.array([5.0, 8.0, 5.0]) / 18.0
 
 
+class Peak(NamedTuple):
+    """Where the variance of S is largest, with a standard error, and over what width it may change there."""
+
+    beta: float
+    error: float
+    width: float
+
+
 @dataclass(frozen=True)
 class Estimates:
     """Means and variances at the grid points (n,), and the errors that a fitted variance V makes of
@@ -77,7 +100,8 @@ class Estimates:
         Var(variance) / V^2 = variance_relative (2 + step^2 / V) + variance_absolute / V^2
 
     where step^2 / V is the excess over normal S when S moves by rare jumps of `step`, as in the ordered
-    phase.  The `anchor`, if there is one, knows the integral of the mean from beta[0] to a beta within.
+    phase.  The `anchor`, if there is one, knows the integral of the mean from beta[0] to a beta within.  What
+    is known of the `peak` of the variance before any data: where it is, within what, and its least width.
     """
 
     beta: np.ndarray
@@ -89,6 +113,7 @@ class Estimates:
     variance_absolute: np.ndarray
     step: float
     anchor: Anchor | None = None
+    peak: Peak | None = None
 
     def errors(self, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Standard errors of the means, and relative ones of the variances, if S has this `variance`."""
@@ -153,7 +178,7 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class Solution:
-    """theta at the minimum, the problem linearised there, its penalty lambda S, and its score.
+    """theta at the minimum, the problem linearised there, its penalty lambda S, lambda, and its score.
 
     The score is minus twice the log probability: the smallest of several solutions is the most probable.
     """
@@ -163,6 +188,7 @@ class Solution:
     residuals: np.ndarray
     slopes: np.ndarray
     penalty: np.ndarray
+    weight: float
     score: float
 
     @property
@@ -193,6 +219,8 @@ class LeastSquares:
             self._tie(points, data.anchor)
         self.penalty = np.zeros((self.basis.shape[1] + 1,) * 2)
         self.penalty[1:, 1:] = coordinate.penalty()
+        # The penalty's prior is on second differences, and flat in both ends: its determinant counts knots.
+        self.prior = 2 * arithmetic.log(float(self.basis.shape[1] - 1))
 
     def _tie(self, points: np.ndarray, anchor: Anchor) -> None:
         """What the residuals at the anchor need: how much each node counts in the integral of the mean."""
@@ -261,22 +289,22 @@ class LeastSquares:
         )
         return residuals, rows
 
-    def solve(self, theta: np.ndarray) -> Solution:
+    def solve(self, theta: np.ndarray, penalties: np.ndarray = _PENALTIES) -> Solution:
         """Gauss-Newton steps to the minimum; where there are outliers, then again with these held down."""
-        result = self._descend(theta, np.inf)
+        result = self._descend(theta, np.inf, penalties)
         if np.abs(result.residuals).max() > _OUTLIER:
-            result = self._descend(result.theta, _OUTLIER)
+            result = self._descend(result.theta, _OUTLIER, _PENALTIES)
         return result
 
-    def _descend(self, theta: np.ndarray, outlier: float) -> Solution:
-        penalties, start, iteration = _PENALTIES, theta, 0
+    def _descend(self, theta: np.ndarray, outlier: float, penalties: np.ndarray) -> Solution:
+        start, iteration = theta, 0
         while True:
             residuals, slopes = self.linearise(theta)
             # A residual beyond `outlier` gets an error so much larger that it is no farther than that.
             shrink = outlier / np.maximum(np.abs(residuals), outlier) if np.isfinite(outlier) else 1.0
             residuals, slopes = residuals * shrink, slopes * np.reshape(shrink, (-1, 1))
             step, best, score = self._choose(theta, theta - start, residuals, slopes, penalties)
-            penalty = penalties[best] * self.penalty
+            weight = penalties[best]
             # Only the neighbours of the best penalty are tried again, and none once it should have settled.
             penalties = penalties[best] * (_NEARBY if iteration < _FREEZE else np.ones(1))
             change = np.abs(step[1:]).max()
@@ -285,7 +313,8 @@ class LeastSquares:
             if change < 1e-5 or iteration == _MOST_STEPS:
                 break
         held = 2 * np.sum(arithmetic.log(shrink))
-        return Solution(self.coordinate, theta, residuals, slopes, penalty, score - held)
+        penalty = weight * self.penalty
+        return Solution(self.coordinate, theta, residuals, slopes, penalty, weight, score - held)
 
     def _choose(
         self,
@@ -307,32 +336,111 @@ class LeastSquares:
         squares += penalties * (product(new, self.penalty) * new).sum(axis=1)
         # The scale of the errors is integrated out, with a prior around 1 worth _TRUST residuals.
         scores = (len(residuals) - 3 + _TRUST) * arithmetic.log(np.maximum(squares, 0.0) + _TRUST)
-        scores += determinants - (len(theta) - 3) * arithmetic.log(penalties)
+        scores += determinants - (len(theta) - 3) * arithmetic.log(penalties) - self.prior
         best = int(np.argmin(scores))
         return steps[best], best, scores[best]
 
 
-def most_probable(data: Estimates) -> Solution:
-    """The most probable solution over a sequence of narrowing coordinates around the peak of the variance."""
-    low, high = data.beta[0], data.beta[-1]
-    width = high - low
-    narrowest = max(np.diff(data.beta).min() / 4, _NARROWEST * width)
-    beta, f = _first_guess(data)
-    best: Solution | None = None
-    worse = 0
-    while best is None or (worse < 2 and width > narrowest):
+class Member(NamedTuple):
+    """One of the solutions that the data allow, and its probability."""
+
+    solution: Solution
+    probability: float
+
+
+def probable(data: Estimates) -> list[Member]:
+    """The solutions that the data allow, the most probable first: narrowing widths, and peaks around each.
+
+    A width is as probable as its best peak, whatever the number of peaks that were tried with it; a peak
+    stands for those up to half way to the next.
+    """
+    families = _families(data)
+    least = min(solution.score for family in families for solution in family)
+    members = []
+    for family in families:
+        family.sort(key=lambda solution: solution.coordinate.peak)
+        scores = np.array([solution.score for solution in family])
+        peaks = np.array([solution.coordinate.peak for solution in family])
+        steps = np.diff(peaks)
+        reach = np.append(steps, 0.0) + np.append(0.0, steps) if steps.size else np.ones(1)
+        share = arithmetic.exp((scores.min() - scores) / 2) * reach
+        weights = arithmetic.exp((least - scores.min()) / 2) * share / share.sum()
+        members += [Member(solution, weight) for solution, weight in zip(family, weights.tolist())]
+    members.sort(key=lambda member: (-member.probability, member.solution.coordinate.width))
+    kept = [m for m in members[:_MOST_MEMBERS] if m.probability > _RARE * members[0].probability]
+    total = sum(member.probability for member in kept)
+    return [Member(member.solution, member.probability / total) for member in kept]
+
+
+def _families(data: Estimates) -> list[list[Solution]]:
+    """Solutions by width: each with the peak of the one before it, then with peaks to both sides of that."""
+    width = data.beta[-1] - data.beta[0]
+    guess = _first_guess(data)
+    families: list[list[Solution]] = []
+    least, worse = np.inf, 0
+    while not families or (worse < 2 and width > _narrowest(data, families[-1][0].coordinate.peak)):
         # The peak of the last curve, refined around its highest value as the coordinate narrows.
-        peak = beta[np.argmax(f)]
-        problem = LeastSquares(data, Coordinate(low, high, peak, width))
-        result = problem.solve(problem.start(beta, f))
-        if best is None or result.score < best.score:
-            best, worse = result, 0
-        else:
-            worse += 1
-        beta = problem.coordinate.cells(_TABLE_CELLS)
-        f = arithmetic.product(problem.coordinate.basis(beta), result.theta[1:])
+        peak = guess[0][np.argmax(guess[1])]
+        first = _solve(data, peak, width, guess)
+        # A grid that leaves out the peak has its largest value elsewhere.
+        if data.peak is not None and data.beta[0] < data.peak.beta < data.beta[-1]:
+            other = _solve(data, data.peak.beta, width, guess, first.weight * _NEARBY)
+            first = min(first, other, key=lambda solution: solution.score)
+        families.append([first])
+        least, worse = min(least, first.score), worse + 1 if first.score > least + _HOPELESS else 0
+        guess = _curve(first)
         width *= _NARROWING
-    return best
+    for family in families:
+        if family[0].score < least + _HOPELESS:
+            least = _walk(data, family, least)
+    return families
+
+
+def _narrowest(data: Estimates, peak: float) -> float:
+    """The least width that betas around the peak can tell from others, or that a lattice of this size has."""
+    place = int(np.searchsorted(data.beta, peak))
+    gaps = np.diff(data.beta[max(0, place - _AROUND) : place + _AROUND])
+    narrow = float(np.median(gaps)) / 4
+    if data.peak is not None:
+        narrow = min(narrow, data.peak.width)
+    return max(narrow, _NARROWEST * float(data.beta[-1] - data.beta[0]))
+
+
+def _walk(data: Estimates, family: list[Solution], least: float) -> float:
+    """Add solutions with the peak to the left and to the right, as far as they are of any weight."""
+    first = family[0]
+    for direction in (-1, 1):
+        last, step = first, first.coordinate.width
+        for _ in range(_MOST_STEPS_ASIDE):
+            peak = last.coordinate.peak + direction * step
+            if last.score > least + _HOPELESS or not data.beta[0] <= peak <= data.beta[-1]:
+                break
+            last = _solve(data, peak, last.coordinate.width, _curve(last), last.weight * _NEARBY)
+            family.append(last)
+            least, step = min(least, last.score), step * _STRIDE
+    return least
+
+
+def _solve(
+    data: Estimates,
+    peak: float,
+    width: float,
+    guess: tuple[np.ndarray, np.ndarray],
+    penalties: np.ndarray = _PENALTIES,
+) -> Solution:
+    """The solution with this peak and width, its score with the probability of the peak before any data."""
+    problem = LeastSquares(data, Coordinate(data.beta[0], data.beta[-1], peak, width))
+    solution = problem.solve(problem.start(*guess), penalties)
+    if data.peak is None:
+        return solution
+    away = (peak - data.peak.beta) / data.peak.error
+    return replace(solution, score=solution.score + away * away)
+
+
+def _curve(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+    """beta and f of a solution."""
+    beta = solution.coordinate.cells(_GUESS_CELLS)
+    return beta, arithmetic.product(solution.coordinate.basis(beta), solution.theta[1:])
 
 
 def _first_guess(data: Estimates) -> tuple[np.ndarray, np.ndarray]:
@@ -350,38 +458,36 @@ def _first_guess(data: Estimates) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Smooth:
-    """The fitted curve, tabulated on cells in which the mean and f are cubic polynomials."""
+    """The mean of the probable curves, tabulated on cells in which the mean and f are cubic polynomials.
+
+    Of A = sum of p_h A_h, with the probabilities p_h of the solutions, the mean and the variance of S are the
+    same sums.  Errors are those of the solutions and the differences between them:
+    sum of p_h (var_h + (value_h - value)^2).
+    """
 
     def __init__(self, data: Estimates) -> None:
-        result = most_probable(data)
-        self.coordinate = coordinate = result.coordinate
-        c = result.theta[1:]
-        self.beta = coordinate.cells(_TABLE_CELLS)
+        members = probable(data)
+        self.coordinate = members[0].solution.coordinate
+        self.beta = self.coordinate.cells(_TABLE_CELLS)
         step = np.diff(self.beta)
-        inner = (self.beta[:-1, None] + step[:, None] * _NODES).ravel()
-        weights = (step[:, None] * _WEIGHTS).ravel()
-        inner_basis, basis = coordinate.basis(inner), coordinate.basis(self.beta)
-        f = arithmetic.product(basis, c)
-        variance = arithmetic.exp(f)
-        inner_variance = arithmetic.exp(arithmetic.product(inner_basis, c))
-        pieces = (weights * inner_variance)[:, None] * inner_basis
-        slopes = np.cumsum(pieces.reshape(len(step), len(_NODES), -1).sum(axis=1), axis=0)
-        slopes = np.column_stack([np.ones(len(basis)), np.vstack([np.zeros(len(c)), slopes])])
-        mean = result.theta[0] + slopes[:, 1:].sum(axis=1)
-        slope = arithmetic.product(coordinate.derivative(self.beta), c)
+        curves = [_Tabulated(member.solution, self.beta) for member in members]
+        weights = [member.probability for member in members]
+        mean = _mixed(weights, [curve.mean for curve in curves])
+        variance = _mixed(weights, [curve.variance for curve in curves])
+        slope = _mixed(weights, [curve.variance * curve.slope for curve in curves]) / variance
+        f = arithmetic.log(variance)
         self.cubics = np.vstack([_cubic(step, mean, variance), _cubic(step, f, slope)])
         self.integral = _integral(step, mean, variance)
-        self._errors(result.covariance, step, slopes, basis, variance)
-
-    def _errors(
-        self, covariance: np.ndarray, step: np.ndarray, mean: np.ndarray, f: np.ndarray, variance: np.ndarray
-    ) -> None:
-        """Standard errors of the mean, f and the integral on the nodes, from their derivatives by theta."""
-        variance_slopes = np.column_stack([np.zeros(len(f)), variance[:, None] * f])
-        integral = _integral(step[:, None], mean, variance_slopes)
-        rows = (mean, np.column_stack([np.zeros(len(f)), f]), integral)
+        self.error_beta = self.beta[::_ERROR_EVERY]
         self.mean_se, self.f_se, self.integral_se = (
-            np.sqrt(np.maximum(0.0, (arithmetic.product(row, covariance) * row).sum(axis=1))) for row in rows
+            np.sqrt(_mixed(weights, [curve.errors[i] for curve in curves]) + _scatter(weights, values))
+            for i, values in enumerate(
+                [
+                    [curve.mean[::_ERROR_EVERY] for curve in curves],
+                    [curve.f[::_ERROR_EVERY] for curve in curves],
+                    [_integral(step, curve.mean, curve.variance)[::_ERROR_EVERY] for curve in curves],
+                ]
+            )
         )
 
     def moments(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -393,8 +499,8 @@ class Smooth:
     def standard_errors(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Standard errors of the mean and of the standard deviation at each beta."""
         sd = self.moments(beta)[1]
-        f_se = arithmetic.interp(beta, self.beta, self.f_se)
-        return arithmetic.interp(beta, self.beta, self.mean_se), sd / 2 * f_se
+        f_se = arithmetic.interp(beta, self.error_beta, self.f_se)
+        return arithmetic.interp(beta, self.error_beta, self.mean_se), sd / 2 * f_se
 
     def log_normaliser(self, beta: np.ndarray) -> np.ndarray:
         """The integral of the mean from the first beta of the grid to each beta."""
@@ -404,7 +510,7 @@ class Smooth:
 
     def log_normaliser_error(self, beta: np.ndarray) -> np.ndarray:
         """Standard error of `log_normaliser` at each beta."""
-        return arithmetic.interp(beta, self.beta, self.integral_se)
+        return arithmetic.interp(beta, self.error_beta, self.integral_se)
 
     def _locate(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The cell of each beta, and the distance from its first node.
@@ -417,6 +523,48 @@ class Smooth:
         scale = _TABLE_CELLS * coordinate.density
         cell = np.clip(((t - coordinate.low) * scale).astype(np.int64), 0, len(self.beta) - 2)
         return cell, beta - self.beta[cell]
+
+
+class _Tabulated:
+    """One solution on the nodes of a table: mean, variance, f, its slope, and on some of them its errors."""
+
+    def __init__(self, solution: Solution, beta: np.ndarray) -> None:
+        coordinate, c = solution.coordinate, solution.theta[1:]
+        step = np.diff(beta)
+        inner = (beta[:-1, None] + step[:, None] * _NODES).ravel()
+        weights = (step[:, None] * _WEIGHTS).ravel()
+        inner_basis, basis = coordinate.basis(inner), coordinate.basis(beta)
+        self.f = arithmetic.product(basis, c)
+        self.variance = arithmetic.exp(self.f)
+        self.slope = arithmetic.product(coordinate.derivative(beta), c)
+        inner_variance = arithmetic.exp(arithmetic.product(inner_basis, c))
+        pieces = (weights * inner_variance)[:, None] * inner_basis
+        slopes = np.cumsum(pieces.reshape(len(step), len(_NODES), -1).sum(axis=1), axis=0)
+        slopes = np.column_stack([np.ones(len(basis)), np.vstack([np.zeros(len(c)), slopes])])
+        self.mean = solution.theta[0] + slopes[:, 1:].sum(axis=1)
+        # By theta: the derivatives of the mean, of f and of the integral.
+        variance_slopes = np.column_stack([np.zeros(len(basis)), self.variance[:, None] * basis])
+        integral = _integral(step[:, None], slopes, variance_slopes)
+        rows = (slopes, np.column_stack([np.zeros(len(basis)), basis]), integral)
+        covariance = solution.covariance
+        self.errors = [
+            np.maximum(0.0, (arithmetic.product(some, covariance) * some).sum(axis=1))
+            for some in (row[::_ERROR_EVERY] for row in rows)
+        ]
+
+
+def _mixed(weights: list[float], values: list[np.ndarray]) -> np.ndarray:
+    """The weighted sum, in the order of the list."""
+    total = np.zeros(values[0].shape)
+    for weight, value in zip(weights, values):
+        total += weight * value
+    return total
+
+
+def _scatter(weights: list[float], values: list[np.ndarray]) -> np.ndarray:
+    """The weighted mean of the squared distances from the weighted mean."""
+    mean = _mixed(weights, values)
+    return _mixed(weights, [(value - mean) * (value - mean) for value in values])
 
 
 def _cubic(step: np.ndarray, value: np.ndarray, slope: np.ndarray) -> np.ndarray:
