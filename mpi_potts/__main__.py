@@ -37,14 +37,22 @@ except BaseException:  # on one rank, perhaps: MPI is at work already, and the o
 
 def _carry_out(comm, options) -> int:
     """Carry out a command: read the input file where it takes one."""
-    name, takes_input = options.command.name, options.command.target == parser.INPUT
+    name, takes_input = options.command.name, options.command.target in parser.INPUTS
     if name != "doctor":  # which reports what is wrong with the launcher
         parallel.check_launcher(comm)
-    settings = inputs.load(options.target, options.set, options.output) if takes_input else None
+    settings = _input_of(options) if takes_input else None
     # Imported when needed, so that doctor and --help work where a library cannot be loaded.
     command = importlib.import_module(f".cli.{name}", __package__)
     with _compiling_said(comm, options.quiet) if takes_input else contextlib.nullcontext():
         return command.execute(comm, settings, options)
+
+
+def _input_of(options):
+    """The input that a command is given: a file, or for some the image that one would name."""
+    given = options.target, options.set, options.output
+    if options.command.target == parser.INPUT:
+        return inputs.load(*given)
+    return importlib.import_module(".cli.image_input", __package__).load(*given, options.labels)
 
 
 def _compiling_said(comm, quiet):

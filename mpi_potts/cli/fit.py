@@ -20,6 +20,7 @@ from ..posterior import datasets, words
 from ..posterior.outcome import Outcome, outcome
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, bcast_first, on_root
+from . import image_input
 from .say import say
 
 
@@ -30,6 +31,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
         problem = replace(problem, binding=on_root(comm, read_binding, problem.config))
     with Control(options.max_hours) as control:
         say(comm, fit_image(comm, problem, control, options))
+    image_input.keep(comm, problem.config)
     return 0
 
 

@@ -10,6 +10,8 @@ from .. import __version__
 from ..errors import InputError
 
 INPUT = "INPUT.toml"
+INPUT_OR_IMAGE = "INPUT.toml|IMAGE"
+INPUTS = (INPUT, INPUT_OR_IMAGE)
 PLACES = "image.path, image.mask or precompute.file"
 
 
@@ -37,27 +39,29 @@ COMMANDS = (
     ),
     Command(
         "precompute",
-        INPUT,
+        INPUT_OR_IMAGE,
         "compute, continue or extend the binding function",
         "Writes binding.h5: mean and sd of S(z) for each beta, on the lattice of the image or image.shape.",
-        WORK,
+        (*WORK, "labels"),
         "mpirun -n 2 mpi-potts precompute inputs/simulation.toml --set precompute.points=200",
     ),
     Command(
         "fit",
-        INPUT,
+        INPUT_OR_IMAGE,
         "fit the model to an image, with the binding function that is there",
         "Writes result.h5 and posterior.nc.  Needs the binding function of `precompute`, for most methods.",
-        WORK,
+        (*WORK, "labels"),
         "mpirun -n 2 mpi-potts fit inputs/simulation.toml --set image.path=../out/simulation/image_000.h5",
     ),
     Command(
         "run",
-        INPUT,
+        INPUT_OR_IMAGE,
         "the main job: precompute unless a valid one is there, fit, report",
         "Writes binding.h5, result.h5, posterior.nc, report.html, figures and maps.  --fresh starts the fit "
-        "over and keeps a binding function that answers the input.",
-        WORK,
+        "over and keeps a binding function that answers the input.  An image (npy, csv, h5, png, tif, nii) "
+        "with --labels needs no input file: the output lies beside it, as IMAGE_K_labels, with the input "
+        "that it stands for.",
+        (*WORK, "labels"),
         "mpirun -n 8 mpi-potts run inputs/satellite.toml --set image.path=/data/scene.tif --max-hours 23.5",
     ),
     Command(
@@ -88,11 +92,11 @@ COMMANDS = (
     ),
     Command(
         "check",
-        INPUT,
+        INPUT_OR_IMAGE,
         "validate only; print the plan, memory per rank and estimated time",
         "Reads the image, looks at what is in the output directory, and times the kernels for some seconds "
         "on the ranks it is started on.  Writes nothing.",
-        ("set", "output", "silent"),
+        ("set", "output", "silent", "labels"),
         "mpirun -n 8 mpi-potts check inputs/satellite.toml --set image.path=/data/scene.tif",
     ),
     Command(
@@ -109,6 +113,7 @@ EPILOG = """\
 examples:
   mpi-potts check inputs/demo.toml
   mpirun -n 2 mpi-potts run inputs/demo.toml
+  mpirun -n 2 mpi-potts run scene.tif --labels 5 --set image.band=4
   mpirun -n 8 mpi-potts run inputs/satellite.toml --set image.path=/data/scene.tif --max-hours 23.5
 
 `mpi-potts COMMAND --help` has the options of a command.
@@ -138,6 +143,10 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "--output",
         {"metavar": "DIR", "help": "directory for the results, instead of the one in the input"},
     ),
+    "labels": (
+        "--labels",
+        {"metavar": "K", "help": "number of labels; with an image in place of an input file, it is needed"},
+    ),
     "quiet": ("--quiet", {"action": "store_true", "help": "no progress, only the result and errors"}),
     "fresh": ("--fresh", {"action": "store_true", "help": "start over instead of continuing"}),
     "max_hours": (
@@ -166,6 +175,7 @@ DEFAULTS: dict[str, Any] = {
     "quiet": False,
     "fresh": False,
     "max_hours": None,
+    "labels": None,
     "compare": None,
 }
 

@@ -16,6 +16,7 @@ from ..methods import needs
 from ..model.scale import on_lattice
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
+from . import image_input
 from .say import say
 
 
@@ -24,6 +25,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     lattice = on_root(comm, lattice_to_cover, config)
     with Control(options.max_hours) as control:
         binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
+    image_input.keep(comm, config, only_new=True)
     say(comm, f"{BindingPaths.of(config).binding}: {describe(binding)}")
     return 0
 

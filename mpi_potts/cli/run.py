@@ -10,7 +10,7 @@ from ..lattice import Lattice
 from ..methods.base import needs_binding
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
-from . import fit, precompute, report
+from . import fit, image_input, precompute, report
 from .say import say
 
 
@@ -18,12 +18,14 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     """Collective.  The binding function, unless a valid one is there, the fit and its report."""
     problem = fit.pose(comm, config)
     config, lattice = problem.config, problem.lattice
+    image_input.keep(comm, config, only_new=not options.fresh)
     with Control(options.max_hours) as control:
         if needs_binding(config):
             fresh = options.fresh and on_root(comm, _of_another, config, lattice)
             binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
             problem = replace(problem, binding=binding)
         say(comm, fit.fit_image(comm, problem, control, options))
+    image_input.keep(comm, config)
     report.after(comm, FitPaths(config.output).result)
     return 0
 

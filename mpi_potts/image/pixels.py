@@ -183,7 +183,8 @@ def _band(config, contents, number, key):
     count = array.shape[-1]
     if number is None and count > 1:
         raise InputError(
-            f"{config.path}: image.band is missing; {path} has {count} bands, 1 to {count} is accepted"
+            f"{config.path}: image.band is missing; {path} has {count} bands, 1 to {count} is accepted, as "
+            f"in --set image.band={count}"
         )
     number = number or 1
     if number > count:
