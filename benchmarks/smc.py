@@ -8,7 +8,7 @@ import numpy as np
 from mpi_potts.config.inputs import SmcKeys
 from mpi_potts.runtime.parallel import ALONE
 from mpi_potts.smc import sampler as smc
-from mpi_potts.smc.sources import BindingSource
+from mpi_potts.smc.sources import from_binding
 
 EDGES = 31000.0
 
@@ -30,7 +30,7 @@ def measure(repeats: int) -> dict[str, list[float]]:
     best = None
     for _ in range(repeats):
         smc.time = SimpleNamespace(perf_counter=time.thread_time)
-        source = BindingSource(curve, keys.replicates, seed=1)
+        source = from_binding(curve, keys.replicates, seed=1)
         states = list(smc.smc_abc(ALONE, source, (0.0, 1.005), keys, 1, observe))
         smc.time = time
         seconds = np.array([[s.seconds[part] for part in PARTS] for s in states])

@@ -36,7 +36,7 @@ final_sweeps = {final_sweeps}
 final_burn_in = 100
 [smc]
 particles = 500
-replicates = 40
+replicates = 50
 alpha = 0.9
 label_sweeps = 60
 max_iterations = {max_iterations}

@@ -39,6 +39,8 @@ CONTINUED = [
     ("pseudolikelihood", "observations", {}),
     ("rejection", "labels", {"fit.pseudo_data": "true"}),
     ("smc-abc", "labels", {"fit.pseudo_data": "true"}),
+    ("smc-abc", "observations", {"smc.replicates": "infinite"}),
+    ("smc-abc", "observations", {"fit.as_in_paper": "true", "fit.chains": 1}),
 ]
 TINY = {
     "precompute.points": 20,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpi_potts import arithmetic
-from mpi_potts.kernels import elementary
+from mpi_potts.kernels import elementary, windows
 
 DATA = np.random.default_rng(1)
 SAMPLES = {
@@ -55,6 +55,50 @@ def test_sine_and_cosine_of_turns():
         exact = [[mpmath.cos(2 * mpmath.pi * x), mpmath.sin(2 * mpmath.pi * x)] for x in map(mpmath.mpf, u)]
         worst = max(abs(a - b) for pair, row in zip(exact, found.tolist()) for a, b in zip(pair, row))
     assert worst < 1.3 * 2.0**-53
+
+
+def exact_mills(x):
+    x = mpmath.mpf(x)
+    if x > 1e3:  # the asymptotic series, whose rest is below 1e-40 here
+        return sum((-1) ** n * mpmath.fac2(2 * n - 1) / x ** (2 * n + 1) for n in range(9))
+    return mpmath.erfc(x / mpmath.sqrt(2)) / 2 * mpmath.sqrt(2 * mpmath.pi) * mpmath.exp(x * x / 2)
+
+
+def test_mills_ratio_is_as_good_as_it_says():
+    with mpmath.workdps(40):
+        for x in [*DATA.uniform(0, 12, 800).tolist(), *(10 ** DATA.uniform(-10, 8, 400)).tolist(), 0.0, 4.0]:
+            exact = exact_mills(x)
+            assert abs((elementary.mills(x) - exact) / math.ulp(float(exact))) < 4.0, x
+    assert elementary.mills(math.inf) == 0.0 < elementary.mills(1e300)
+
+
+def exact_log_density(distance, sd, tolerance):
+    d, s, e = map(mpmath.mpf, (distance, sd, tolerance))
+    if tolerance == 0.0:
+        return -((d / s) ** 2) / 2 - mpmath.log(s * mpmath.sqrt(2 * mpmath.pi))
+    low, high = (mpmath.erfc((d + sign * e) / s / mpmath.sqrt(2)) for sign in (-1, 1))
+    return mpmath.log((low - high) / (4 * e))
+
+
+@pytest.mark.parametrize("nearest", [0.0, 5.0, 50.0])
+def test_the_count_of_infinite_replicates_is_right_in_the_tails_and_for_narrow_windows(nearest):
+    """To 1e-14 of its logarithm, or of 1; digits enough for the difference of two tails 50 sds away."""
+    with mpmath.workdps(700):
+        for _ in range(150):
+            sd, h = 10 ** DATA.uniform(-1, 4), 10 ** DATA.uniform(-8, 2.5)
+            d = nearest + h * DATA.uniform(0, 1.5) + 10 ** DATA.uniform(-3, 1)
+            if d - h > 60.0:
+                continue
+            exact = exact_log_density(d * sd, sd, h * sd)
+            found = windows.log_density(d * sd, sd, h * sd)
+            assert abs(found - exact) < 1e-14 * max(1, abs(exact)), (d, h, sd)
+
+
+def test_the_count_of_infinite_replicates_has_a_limit_and_no_end():
+    assert windows.log_density(250.0, 100.0, 0.0) == pytest.approx(float(exact_log_density(250, 100, 0.0)))
+    assert windows.log_density(250.0, 100.0, 1e-9) == windows.log_density(250.0, 100.0, 0.0)
+    assert windows.log_density(0.0, 100.0, 1e6) == -math.log(2e6), "all of it"
+    assert -math.inf < windows.log_density(1e9, 1e-3, 0.5) < -1e20
 
 
 def test_hyperbolic_functions_and_powers():

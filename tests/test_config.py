@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi_potts.config import inputs
+from mpi_potts.config import inputs, paper
 from mpi_potts.errors import InputError
 
 SMALLEST = "[image]\nshape = [8, 8]\n"
@@ -142,7 +142,47 @@ def test_the_defaults_are_those_of_the_paper_but_for_the_priors_that_are_those_o
         "residual",
         0.5,
     )
-    assert (s.min_acceptance, s.max_iterations, s.label_sweeps) == (0.015, 200, 1000)
+    assert (s.min_acceptance, s.max_iterations, s.label_sweeps) == (0.015, 200, 100)
+
+
+def test_as_in_paper_turns_every_departure_off_and_takes_the_paper_s_sizes(write):
+    c = inputs.load(write(f"{SMALLEST}\n[fit]\nas_in_paper = true\n[smc]\nparticles = 500"))
+    for departures in (paper.DEPARTURES, paper.SIZES):
+        for table, keys in departures.items():
+            found = {name: getattr(c.table(table), name) for name in keys}
+            assert found == keys | ({"particles": 500} if "particles" in keys else {})
+    assert c.fit.as_in_paper
+    plain = inputs.load(write(SMALLEST))
+    for table, keys in paper.DEPARTURES.items():
+        for name in keys.keys() - {"method", "grid", "chains", "sort_labels"}:
+            assert getattr(plain.table(table), name) != getattr(c.table(table), name), name
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "value"),
+    [
+        ("precompute", "interpolation", "smooth"),
+        ("precompute", "grid", "regular"),
+        ("fit", "method", "path"),
+        ("fit", "start", "best"),
+        ("fit", "chains", 2),
+        ("fit", "sort_labels", "true"),
+        ("smc", "weights", "moving"),
+        ("smc", "bandwidth", "current"),
+        ("smc", "guide", "true"),
+        ("smc", "last_mutations", 10),
+        ("smc", "rise_below", 0.1),
+        ("smc", "noise_floor", 0.5),
+        ("smc", "min_epsilon", 0.5),
+        ("smc", "replicates", "infinite"),
+    ],
+)
+def test_what_contradicts_as_in_paper_is_refused_by_name(write, table, name, value):
+    path = write(SMALLEST)
+    with pytest.raises(InputError, match=rf"{table}\.{name} = .*as_in_paper = true"):
+        inputs.load(path, ("fit.as_in_paper=true", f"{table}.{name}={value}"))
+    # Each is accepted alone.
+    inputs.load(path, (f"{table}.{name}={value}",))
 
 
 def test_overrides_are_toml_values_or_bare_words(write):

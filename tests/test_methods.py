@@ -16,7 +16,7 @@ from mpi_potts.labels import ensemble
 from mpi_potts.labels.observed import ObservedLabels
 from mpi_potts.lattice import Lattice
 from mpi_potts.methods import rejection
-from mpi_potts.methods.base import Problem, needs_binding
+from mpi_potts.methods.base import Problem, check_method, method_of, needs_binding
 from mpi_potts.methods.pseudolikelihood import PseudolikelihoodPhase
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
@@ -261,6 +261,31 @@ def test_smc_with_pseudo_data_fits_a_hidden_image_without_a_binding_function(tmp
     assert abs(arrays["posterior/weight"].sum() - 1.0) < 1e-12
     assert "beta, particles for the last S  " in str(Result(attributes, arrays))
     assert "beta, particles for the last S  " in describe(tmp_path / "out" / "result.h5")
+
+
+@pytest.mark.parametrize("replicates, said", [(10, True), (50, False), ("infinite", False)])
+def test_few_replicates_are_warned_of_where_labels_are_hidden(tmp_path, replicates, said):
+    labels, values = image_of(0.7, [-1.0, 1.0], [0.5, 0.5], shape=(12, 12), number=3)
+    for kind, image in (("observations", values), ("labels", labels)):
+        path = write_input(tmp_path, image, labels=2, kind=kind, final_sweeps=0, max_iterations=3)
+        keys = {"smc.replicates": replicates, "smc.particles": 60}
+        attributes, _ = run_fit(ALONE, path, tmp_path / kind / str(replicates), sets(keys))
+        assert ("replicates are few" in attributes["warnings"]) == (said and kind == "observations")
+
+
+def test_infinite_replicates_of_simulated_images_are_refused(tmp_path):
+    labels, _ = image_of(0.7, [-1.0, 1.0], [0.5, 0.5], shape=(12, 12), number=3)
+    path = write_input(tmp_path, labels, labels=2, kind="labels")
+    config = inputs.load(path, ("smc.replicates=infinite", "fit.pseudo_data=true"))
+    with pytest.raises(InputError, match=r'smc\.replicates = "infinite": an integer .*pseudo_data = true'):
+        check_method(config)
+    plain = inputs.load(path, ("smc.replicates=infinite",))
+    method = method_of(plain)
+    check_method(plain)
+    assert "infinite replicates" in method.sizes(plain)
+    (name,) = (name for name in method.memory(plain, 1) if "replicates" in name)
+    finite = inputs.load(path, ("smc.replicates=2",))
+    assert method.memory(plain, 2)[name] == next(iter(method.memory(finite, 2).values()))
 
 
 @pytest.mark.parametrize("method, kind, keys", CONTINUED)

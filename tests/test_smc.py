@@ -13,12 +13,13 @@ from mpi_potts import rng
 from mpi_potts.config.inputs import SmcKeys
 from mpi_potts.errors import InputError
 from mpi_potts.kernels import smc as kernels
+from mpi_potts.kernels import windows as closed_form
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.rng import Purpose
 from mpi_potts.smc import weights
 from mpi_potts.smc.sampler import State, Stop, chain_betas, observed, smc_abc
-from mpi_potts.smc.sources import BindingSource
+from mpi_potts.smc.sources import from_binding
 from mpi_potts.smc.weights import Reason
 
 STREAM = rng.stream(5, Purpose.PSEUDO_STATISTIC)
@@ -155,7 +156,7 @@ def settings(**changes):
 
 
 def run(table, statistic, keys, seed=1, interval=None, observe=None, state=None):
-    source = BindingSource(table, keys.replicates, seed)
+    source = from_binding(table, keys.replicates, seed)
     interval = source.support if interval is None else interval
     observe = observed(statistic) if observe is None else observe
     return list(smc_abc(MPI.COMM_SELF, source, interval, keys, seed, observe, state))
@@ -192,15 +193,18 @@ def test_posterior_on_8_by_8_is_that_of_the_gaussian_likelihood(small, statistic
     check_against_quadrature(table, statistic, settings(), (0.0, 1.2), epsilons=(0.0, 0.5))
 
 
+@pytest.mark.parametrize("replicates", [50, "infinite"])
 @pytest.mark.parametrize("beta", [0.3, 0.6, 0.9])
-def test_posterior_on_125_by_125_is_that_of_the_gaussian_likelihood(large, beta):
+def test_posterior_on_125_by_125_is_that_of_the_gaussian_likelihood(large, beta, replicates):
     statistic = round(float(large.moments(beta)[0]))
-    check_against_quadrature(large, statistic, settings(), (0.0, 1.005), epsilons=(0.0, 0.5))
+    keys = settings(replicates=replicates)
+    check_against_quadrature(large, statistic, keys, (0.0, 1.005), epsilons=(0.0, 0.5))
 
 
-def test_posterior_at_a_large_tolerance_is_that_of_the_convolved_likelihood(large):
+@pytest.mark.parametrize("replicates", [50, "infinite"])
+def test_posterior_at_a_large_tolerance_is_that_of_the_convolved_likelihood(large, replicates):
     statistic = round(float(large.moments(0.6)[0]))
-    keys = settings(min_epsilon=400.0)
+    keys = settings(min_epsilon=400.0, replicates=replicates)
     check_against_quadrature(large, statistic, keys, (0.0, 1.005), epsilons=(400.0,))
     # The tolerance shows: without it the sd would be a third smaller.
     assert (
@@ -252,9 +256,10 @@ def wandering(table, seed):
     return observe
 
 
+@pytest.mark.parametrize("replicates", [50, "infinite"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_moving_statistic_never_leaves_a_nan_and_says_why_ess_missed(large, seed):
-    keys = settings(max_iterations=80, min_acceptance=0.0)
+def test_a_moving_statistic_never_leaves_a_nan_and_says_why_ess_missed(large, seed, replicates):
+    keys = settings(max_iterations=80, min_acceptance=0.0, min_epsilon=0.0, replicates=replicates)
     states = run(large, None, keys, seed, observe=wandering(large, seed))
     for state in states:
         for f in fields(State):
@@ -262,7 +267,7 @@ def test_a_moving_statistic_never_leaves_a_nan_and_says_why_ess_missed(large, se
             if f.name != "seconds" and np.issubdtype(np.asarray(value).dtype, np.number):
                 assert np.isfinite(value).all(), (state.iteration, f.name)
         assert state.weight.sum() == pytest.approx(1.0, rel=1e-12)
-        assert (state.count[state.weight > 0.0] > 0).all()
+        assert replicates == "infinite" or (state.count[state.weight > 0.0] > 0).all()
         assert abs(state.ess / state.target - 1) < 0.01 or state.reason != Reason.SOLVED
     assert {states[19].reason, states[39].reason} <= {Reason.RISEN, Reason.BEST}
     # It recovers: what is left of the jumps after 38 quiet iterations is within the posterior of the goal.
@@ -277,7 +282,11 @@ def test_a_statistic_that_is_no_number_is_an_error(large):
 def test_every_kernel_is_compiled_once_and_before_it_is_needed(large):
     kernels.compile_all()
     run(large, None, settings(particles=300, max_iterations=45), observe=wandering(large, 1))
-    for kernel in (kernels.draw, kernels.count, kernels.collect, kernels.count_pairs, kernels.accept):
+    closed_form.compile_all()
+    keys = settings(particles=300, max_iterations=45, replicates="infinite")
+    run(large, None, keys, observe=wandering(large, 1))
+    finite = (kernels.draw, kernels.count, kernels.collect, kernels.count_pairs, kernels.accept)
+    for kernel in (*finite, closed_form.log_densities, closed_form.accept):
         assert len(kernel.signatures) == 1, kernel.__name__
 
 
@@ -297,9 +306,10 @@ def test_acceptance_falls_below_the_limit_when_nothing_else_stops_it(small):
     assert last.stopped_because == Stop.ACCEPTANCE and last.acceptance < 0.05
 
 
+@pytest.mark.parametrize("replicates", [50, "infinite"])
 @pytest.mark.parametrize("stop", [1, 7, 30])
-def test_a_continued_run_equals_an_uninterrupted_one(large, stop):
-    keys = settings(particles=303, max_iterations=40)
+def test_a_continued_run_equals_an_uninterrupted_one(large, stop, replicates):
+    keys = settings(particles=303, max_iterations=40, replicates=replicates, min_epsilon=0.0)
     whole = run(large, None, keys, observe=wandering(large, 1))
     packed = whole[stop - 1].pack()
     assert all(isinstance(a, np.ndarray) and not a.dtype.hasobject for a in packed.values())
@@ -355,3 +365,81 @@ def test_after_a_moving_statistic_the_particles_have_the_last_target(large):
     error = np.std(ratios) / np.sqrt(len(ratios))
     assert error < 0.01
     assert abs(np.mean(ratios) - 1.0) < 4.0 * error
+
+
+def settling(table, seed, part=0.2):
+    """S(z) as of a label chain: around its mean at 0.6, with a part of the sd of S(x) as its own."""
+    mean, sd = (float(each) for each in table.moments(0.6))
+    normal = np.random.default_rng(seed).normal(size=1000)
+    return lambda state: (round(mean + part * sd * normal[state.iteration]), part * sd)
+
+
+def ratios(table, replicates, runs, **changes):
+    """(runs,) sd of the particles over that of the posterior for the last S(z) and tolerance."""
+    keys = settings(replicates=replicates, **changes)
+    last = [run(table, None, keys, seed, observe=settling(table, seed))[-1] for seed in range(runs)]
+    return np.array([s.beta_sd / quadrature(table, s.statistic, (0.0, 1.005), s.epsilon)[1] for s in last])
+
+
+def test_particles_are_as_wide_as_they_should_be_where_s_moves_and_replicates_are_infinite(large):
+    """Without last mutations; few replicates are too narrow there, which is what infinitely many are for."""
+    wide, narrow = (ratios(large, m, 8, last_mutations=0) for m in ("infinite", 10))
+    assert abs(wide.mean() - 1.0) < 4 * max(wide.std(ddof=1), 1 / np.sqrt(2 * 1000)) / np.sqrt(8)
+    assert narrow.mean() < 0.9
+
+
+def test_nothing_is_left_to_chance_in_infinite_replicates(large):
+    """The same particles at every birth: only proposals and resampling are drawn."""
+    source, rows = from_binding(large, "infinite", 1), np.empty((2, 2, 2))
+    for out, seed in zip(rows, (1, 2)):
+        from_binding(large, "infinite", seed).draw(out, np.array([0.3, 0.6]), np.ones(2), np.arange(2))
+    assert (rows[0] == rows[1]).all() and source.replicates.width == 2
+    np.testing.assert_array_equal(rows[0].T, large.moments(np.array([0.3, 0.6])))
+
+
+def test_a_curve_without_variance_has_counts_too(large):
+    """Where no chain saw S(x) move, an sd of 0 must not divide."""
+
+    class Flat:
+        beta = large.beta
+
+        def moments(self, beta):
+            return large.moments(beta)[0], np.zeros(np.size(beta))
+
+    statistic = round(float(large.moments(0.6)[0]))
+    keys = settings(replicates="infinite", min_epsilon=5.0, alpha=0.5, particles=300)
+    last = run(Flat(), statistic, keys, interval=(0.0, 1.005))[-1]
+    low, high = np.interp([statistic - 5.0, statistic + 5.0], large.mean, large.beta)
+    assert last.stopped_because == Stop.EPSILON and low <= last.beta.min() <= last.beta.max() <= high
+
+
+def test_as_printed_the_tolerance_never_rises_and_a_jump_of_s_is_the_end(large):
+    keys = settings(weights="printed", rise_below=0.0, max_iterations=80, min_acceptance=0.0, min_epsilon=0.0)
+    states = run(large, None, keys, observe=wandering(large, 1))
+    assert all(after.epsilon <= before.epsilon for before, after in pairwise(states))
+    assert states[-1].stopped_because == Stop.LOST and states[-1].reason == Reason.LOST
+    assert states[-1].iteration == 20, "where S(z) jumps away"
+    assert (states[-1].beta == states[-2].beta).all() and states[-1].ess == 0.0
+    # For observed labels the two forms are the same.
+    statistic = round(float(large.moments(0.6)[0]))
+    printed, moving = (run(large, statistic, settings(weights=form)) for form in ("printed", "moving"))
+    assert [s.epsilon for s in printed] == pytest.approx([s.epsilon for s in moving], rel=1e-9)
+
+
+def test_the_step_of_a_mutation_is_that_of_the_population_that_was_asked_for(large):
+    """The first population is the prior: with its variance the first steps are long, and fewer are taken."""
+    statistic = round(float(large.moments(0.6)[0]))
+    keys = settings(alpha=0.5, max_iterations=1)
+    current, previous = (
+        run(large, statistic, replace(keys, bandwidth=b))[0] for b in ("current", "previous")
+    )
+    assert (current.weight == previous.weight).all() and previous.acceptance < current.acceptance
+
+
+def test_last_mutations_are_made_for_a_statistic_with_noise_alone(large):
+    statistic = round(float(large.moments(0.6)[0]))
+    for noise, moves in ((0.0, False), (1e-6, True)):
+        told = statistic, noise
+        keys = [settings(max_iterations=3, last_mutations=n) for n in (0, 10)]
+        without, after = (run(large, None, k, observe=lambda state, told=told: told)[-1] for k in keys)
+        assert (without.beta != after.beta).any() == moves

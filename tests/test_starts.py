@@ -9,6 +9,7 @@ from enumeration import neighbours
 from fitting import problem_of, run_fit, write_input
 from launch import finish, start
 
+from mpi_potts.estimation import quadrature
 from mpi_potts.graph import Graph
 from mpi_potts.kernels import gaussian
 from mpi_potts.kernels.evidence import evidence
@@ -16,12 +17,14 @@ from mpi_potts.labels import starts
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.guide import Guide
 from mpi_potts.lattice import Lattice
+from mpi_potts.methods.smc_abc import SmcFit
 from mpi_potts.methods.surrogate import SurrogateFit
 from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
 from mpi_potts.posterior.outcome import outcome
 from mpi_potts.runtime.parallel import ALONE
 from mpi_potts.smc.sampler import _initial
+from mpi_potts.smc.sources import from_binding
 
 BETA = (0.0, 1.5)
 
@@ -215,13 +218,36 @@ def test_a_fit_stays_with_the_labels_it_starts_from(unequal, method):
 def test_a_guide_is_needed_until_the_particles_are_near(unequal):
     _, _, problem = unequal
     guide = Guide(problem.binding, problem.config.prior.beta, "path")
-    state = _initial(guide.interval, 500, 10, 1)
+    state = _initial(guide.interval, 500, from_binding(problem.binding, 10, 1), 1)
     middle = 0.5
     statistic = int(problem.binding.moments(middle)[0])
     sd = 1.0 / float(problem.binding.moments(middle)[1])
     assert guide.needed(state, statistic)
     assert not guide.needed(replace(state, beta_mean=middle + 0.5 * sd, beta_sd=1.2 * sd), statistic)
     assert guide.needed(replace(state, beta_mean=middle + 5.0 * sd, beta_sd=1.2 * sd), statistic)
+
+
+def test_a_guided_chain_sweeps_at_first_and_then_stands_still(unequal):
+    """Until the particles are near: then it follows them, sweep by sweep."""
+    _, _, problem = unequal
+    fit = SmcFit(ALONE, problem)
+    chains, guide = fit.chains, Guide(problem.binding, problem.config.prior.beta, "path")
+    state = replace(_initial(guide.interval, 500, from_binding(problem.binding, 10, 1), 1), noise_sd=7.0)
+    chains.observe(state, problem.start, 10, guide)
+    (chain,) = chains.chains
+    steps = []
+    for changes in ({"iteration": 1}, {"iteration": 2}):
+        before = chain.done, chain.statistic
+        statistic, noise = chains.observe(replace(state, **changes), problem.start, 10, guide)
+        steps.append(chain.done - before[0])
+    assert steps == [50, 0]
+    assert (statistic, noise) == (before[1], 7.0), "the noise is that of before where nothing moved"
+    near = quadrature.density(lambda b: b * statistic - problem.binding.log_normaliser(b), guide.interval)
+    mean, sd = near.moments()
+    state = replace(state, iteration=3, beta=np.full(500, mean), beta_mean=mean, beta_sd=sd)
+    before = chain.done
+    chains.observe(state, problem.start, 10, guide)
+    assert chain.done - before == 10
 
 
 def test_a_chain_in_a_minor_mode_is_named(unequal):

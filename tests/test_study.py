@@ -1,5 +1,6 @@
 """Scores of draws made by hand, the test of uniform ranks, a small study that is stopped and continued."""
 
+import json
 import math
 import re
 import shutil
@@ -280,6 +281,20 @@ def test_one_method_can_have_several_names_with_different_changes(tmp_path):
     settings = inputs.load(INPUT, changes, tmp_path)
     assert command.method_config(settings, "smc-abc_M5").smc.replicates == 5
     assert command.method_config(settings, "smc-abc").smc.replicates == 20
+
+
+def test_the_paper_s_algorithm_runs_beside_the_defaults_with_its_own_curve(tmp_path):
+    changes = ["simulate.images=2", "precompute.grid=critical", 'study.methods=["smc-abc", "smc-abc_paper"]']
+    changes += ['study.changes=["smc-abc_paper fit.as_in_paper=true"]', "fit.final_sweeps=0"]
+    arrays = run(tmp_path, *changes)
+    one, other = (arrays[f"smc-abc{m} particles/sample"] for m in ("", "_paper"))
+    assert not np.array_equal(one, other)
+    for name, form in (("smc-abc", "smooth"), ("smc-abc_paper", "linear")):
+        attributes, _ = reading.read(tmp_path / "image_000" / f"{name}.h5", *formats.STUDY_PART)
+        assert json.loads(attributes["settings"])["precompute.interpolation"] == form
+    text = '["smc-abc_paper precompute.points=10"]'
+    with pytest.raises(InputError, match=r"the same \[precompute\], but for its interpolation"):
+        run(tmp_path, *changes, f"study.changes={text}")
 
 
 def test_parts_of_an_older_program_are_refused(whole, tmp_path):

@@ -11,6 +11,7 @@ import shutil
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,10 @@ def method_config(config: Config, name: str) -> Config:
         raise InputError(
             f"{config.path}: fit.start = {changed.fit.start}: a study has many images; "
             f'"best", "paper" or "prior" is accepted'
+        )
+    if replace(changed.precompute, interpolation=config.precompute.interpolation) != config.precompute:
+        raise InputError(
+            f"{config.path}: study.changes: all methods have the same [precompute], but for its interpolation"
         )
     check_method(changed)
     return changed
@@ -278,4 +283,5 @@ def _rounds(plan: Study, name: str) -> float:
     """How often a method simulated for all its particles, in the mean of all images."""
     numbers = range(plan.config.simulate.images)
     iterations = np.mean([plan.read(n, name, ())[0]["iterations"] for n in numbers])
-    return method_of(plan.methods[name]).rounds(float(iterations), is_hidden(plan.config))
+    config = plan.methods[name]
+    return method_of(config).rounds(config, float(iterations))

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from ..errors import InputError
 from ..lattice import LARGEST_BETA, NEIGHBOURHOODS, NUMBERS
 from . import overrides as changes
-from . import registry, schema
+from . import paper, registry, schema
 from .registry import MethodName, StudiedName
 from .schema import (
     Choice,
@@ -218,6 +218,9 @@ class FitKeys:
     sort_labels: bool = key(
         Flag(), False, "true: name labels by their means after every sweep, where their priors are the same"
     )
+    as_in_paper: bool = key(
+        Flag(), False, "SMC-ABC as printed in the paper: every departure from it off at once; see methods.md"
+    )
 
     @property
     def most_sweeps(self) -> int:
@@ -228,7 +231,11 @@ class FitKeys:
 @dataclass(frozen=True)
 class SmcKeys:
     particles: int = key(Integer(2), 10000, "number N of particles")
-    replicates: int = key(Integer(1), 200, "number M of pseudo-statistics of each particle")
+    replicates: int | str = key(
+        Either(Integer(1), Choice("infinite")),
+        200,
+        "number M of pseudo-statistics of each particle; infinite: their expected counts, nothing drawn",
+    )
     alpha: float = key(Number(0.0, 1.0, True, True), 0.97, "ESS kept from one iteration to the next")
     resampling: str = key(Choice(*RESAMPLINGS), "residual", "how particles are resampled")
     resample_below: float = key(Number(0.0, 1.0), 0.5, "resample when ESS falls below this part of N")
@@ -240,12 +247,30 @@ class SmcKeys:
     )
     max_iterations: int = key(Integer(1), 200, "stop after this many iterations")
     label_sweeps: int = key(
-        Integer(1), 1000, "sweeps of the label chain in an iteration; a tenth where guided"
+        Integer(1), 100, "sweeps of the label chain in an iteration; where guided 5 times as many, once"
     )
     warm_up: int = key(Integer(0), 100, "sweeps of the label chain at beta = 0 before the first iteration")
     min_epsilon: float = key(Number(0.0), 0.5, "stop when the tolerance reaches this floor")
     noise_floor: float = key(
         Number(0.0), 0.5, "stop when the tolerance falls below this times the sampling noise of S(z)"
+    )
+    weights: str = key(
+        Choice("moving", "printed"),
+        "moving",
+        "the incremental weight divides by the count near S(z) of then; printed: near S(z) of now, 0/0 = 0",
+    )
+    bandwidth: str = key(
+        Choice("current", "previous"),
+        "current",
+        "population whose variance sets the step of a mutation: after its new weights, or before, as printed",
+    )
+    guide: bool = key(
+        Flag(),
+        True,
+        "label chains draw beta from p(beta | S(z)) while the particles are far; never with start = paper",
+    )
+    last_mutations: int = key(
+        Integer(0), 10, "mutations at the last S(z) and tolerance, after the SMC of a hidden image"
     )
 
 
@@ -363,6 +388,7 @@ def parse(
         raise InputError(f"--output {show(str(output))}: the name of a directory is needed")
     tables, changed = _tables(text, path, overrides)
     try:
+        paper.apply(tables)
         config = _whole_input().read(tables)
         config = _complete(config, path, output)
         _check(config)
@@ -382,6 +408,7 @@ def parse_stored(
     overrides = tuple(overrides)
     tables, changed = _tables(text, path, overrides)
     try:
+        paper.apply(tables)
         config = Table(Config).read({name: tables[name] for name in _STORED if name in tables})
         config = _complete(config, path, output)
         _check_image(config.image)

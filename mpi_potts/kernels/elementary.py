@@ -7,7 +7,8 @@ compiler without leave to reorder may put them into vectors of any width and cha
 
 Reductions are the usual ones, and the polynomials are the series themselves, cut where the rest is below
 half a unit of the last place.  Measured against 60 digits the errors are below 1.2 units of the last place
-for exp, log, log1p, the sine and the cosine, and below 4 for expm1 (near 0.4; below 1.2 near 0).
+for exp, log, log1p, the sine and the cosine, and below 4 for expm1 (near 0.4; below 1.2 near 0) and Mills'
+ratio.
 """
 
 import math
@@ -179,6 +180,31 @@ def turn(u):
 def box_muller(u, v):
     """A standard normal from two uniforms on (0, 1)."""
     return math.sqrt(-2.0 * log(u)) * turn(v)[0]
+
+
+# Chebyshev coefficients of (x + 4) R(x) in t = (x - 4) / (x + 4), from 50 digits; the rest is below 3e-18.
+_MILLS = (
+    2.4325604285150404, -1.8842545745794834, 0.5569566490963817, -0.12161597214420457, 0.017360708143727772,
+    -0.0008036212007299657, -0.0002520349348054353, 4.7383719270581175e-05, 2.5325891365988257e-06,
+    -1.5404069839913e-06, -8.474960630061696e-09, 5.185338601094672e-08, -2.8281293276602497e-10,
+    -1.9486566378891076e-09, -2.491945496827567e-11, 7.957248719448846e-11, 4.618414179155219e-12,
+    -3.290856124224385e-12, -4.36538404380973e-13, 1.2300711839232774e-13, 3.2414173582086784e-14,
+    -3.0532395587325663e-15, -2.0183740275707353e-15, -7.170195501422588e-17, 1.0169552398038542e-16,
+    1.756244228053356e-17,
+)  # fmt: skip
+_MILLS_TERMS = len(_MILLS)
+
+
+@njit(error_model="numpy", cache=True)
+def mills(x):
+    """Mills' ratio (1 - Phi(x)) / phi(x) of the normal distribution, for x >= 0; 0 at infinity."""
+    shifted = x + 4.0
+    t = (x - 4.0) / shifted if x < 1e300 else 1.0
+    # Clenshaw's recurrence.
+    twice, b1, b2 = 2.0 * t, 0.0, 0.0
+    for j in range(_MILLS_TERMS - 1, 0, -1):
+        b1, b2 = twice * b1 - b2 + _MILLS[j], b1
+    return (t * b1 - b2 + _MILLS[0]) / shifted
 
 
 @njit(cache=True)

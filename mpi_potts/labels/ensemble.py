@@ -3,8 +3,8 @@
 A small number C of chains of (z, mu, sigma) run on the ranks, chain c on rank c mod size.  The SMC follows
 the statistic S(z) of chain 0, as in the paper: before each iteration every chain makes one sweep for each of
 `label_sweeps` values of beta, drawn by weight from the particles, or, while these are far from what the
-chain's own S(z) says of beta, as `guide` has it.  The others start differently and see the same particles;
-they tell whether the answer depends on the start.
+chain's own S(z) says of beta, goes on as `guide` has it.  The others start differently and see the same
+particles; they tell whether the answer depends on the start.
 
 After the SMC every chain is on its own, and the pairs (beta, z) sample the joint posterior: a `Phase` says
 how beta moves.  In the final phase of the SMC beta is drawn from p(beta | S(z)) before each sweep; the
@@ -200,7 +200,7 @@ class LabelChains:
         self, state: State, start: Start, label_sweeps: int, guide: Guide | None = None
     ) -> tuple[float, float]:
         """S(z) of chain 0 after its next sweeps, and its sampling noise: the sd over their second half,
-        corrected for their correlation.
+        corrected for their correlation, or where none were made, that of before.
 
         Before the first iteration the chains warm up; then beta is drawn from the particles, or, where they
         are far and there is a guide, by it.
@@ -210,12 +210,13 @@ class LabelChains:
             if state.iteration == 0:
                 statistic = start(int(number), chain)
             elif guide is not None and guide.needed(state, chain.statistic):
-                statistic = guide.sweep(chain, label_sweeps).statistic
+                statistic = guide.sweep(chain, state, label_sweeps)
             else:
                 statistic = chain.sweep(chain_betas(state, self._seed, label_sweeps, int(number))).statistic
             if number == 0:
                 late = statistic[statistic.size // 2 :]
-                told = float(chain.statistic), autocorrelation.moments(late).sd if late.size else 0.0
+                noise_sd = autocorrelation.moments(late).sd if late.size else state.noise_sd
+                told = float(chain.statistic), noise_sd
         # The ranks without a chain wait without taking memory bandwidth from those that have one.
         quiet_wait(self._comm)
         return bcast(self._comm, told)

@@ -6,22 +6,25 @@ labels, even one that started right, leaves its mode there and does not come bac
 particles are far from p(beta | S(z)), their root mean square distance from its mean more than FAR of its
 standard deviations, a chain draws beta from p(beta | S(z)) itself before each sweep, as in the final phase.
 
-Such a chain does not follow the particles, it is at its own posterior already; so it makes only a part of the
-sweeps of an iteration, which most of the time of a fit would otherwise go into.
+Such a chain does not follow the particles, it is at its own posterior already, and the particles are on their
+way to one S(z) of it.  So it makes its sweeps before the first iteration, FIRST times those of another, and
+then stands still until the particles are near: they come sooner to an S(z) that does not move, and most of
+the time of a fit went into those sweeps.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from .. import arithmetic
 from ..binding.function import Binding
 from ..estimation import quadrature
-from ..kernels.chain import Trace
 from ..smc.sampler import State
 from .chain import LabelChain
 
 FAR = 3.0
-# The part of `label_sweeps` that a guided chain makes, and the fewest sweeps that tell the noise of S(z).
-PART, FEWEST = 0.1, 20
+# A guided chain makes so many times `label_sweeps` sweeps at first, and none later.
+FIRST = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,7 @@ class Guide:
         mean, sd = quadrature.density(log_density, self.interval).moments()
         return bool(arithmetic.hypot(state.beta_mean - mean, state.beta_sd) > FAR * sd)
 
-    def sweep(self, chain: LabelChain, label_sweeps: int) -> Trace:
-        """Sweeps of a chain, each at a beta drawn before it from p(beta | S(z))."""
-        sweeps = min(label_sweeps, max(FEWEST, round(PART * label_sweeps)))
-        return chain.sample(self.binding.table, self.interval, sweeps, self.marginal, count=False)
+    def sweep(self, chain: LabelChain, state: State, label_sweeps: int) -> np.ndarray:
+        """S(z) after each of a chain's sweeps, each at a beta drawn before it from p(beta | S(z))."""
+        sweeps = FIRST * label_sweeps if state.iteration == 1 else 0
+        return chain.sample(self.binding.table, self.interval, sweeps, self.marginal, count=False).statistic

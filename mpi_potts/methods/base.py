@@ -125,7 +125,7 @@ class Method(Declaration):
         """The images that it simulates; None where it simulates none."""
         return None
 
-    def rounds(self, iterations: float, hidden: bool) -> float:
+    def rounds(self, config: Config, iterations: float) -> float:
         """How often it simulated in a fit that ended after so many iterations."""
         return 1.0
 

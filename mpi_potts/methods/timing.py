@@ -18,7 +18,7 @@ from ..rng import Purpose
 from ..runtime.parallel import Comm
 from ..runtime.threads import Team
 from ..smc.sampler import observed, smc_abc
-from ..smc.sources import BindingSource
+from ..smc.sources import from_binding
 from .base import Problem
 
 ENOUGH = 0.2  # seconds of sweeps
@@ -104,7 +104,7 @@ def stand_in(config: Config, lattice: Lattice) -> Binding:
 
 def time_iteration(comm: Comm, config: Config, binding: Binding) -> float:
     """Collective.  Seconds of one iteration of the SMC apart from the label chain, on all ranks."""
-    source = BindingSource(binding, config.smc.replicates, config.seed)
+    source = from_binding(binding, config.smc.replicates, config.seed)
     middle = float(binding.moments(sum(config.prior.beta) / 2)[0])
     states = smc_abc(comm, source, config.prior.beta, config.smc, config.seed, observed(middle))
     seconds = [sum(state.seconds.values()) for state in islice(states, ITERATIONS)]

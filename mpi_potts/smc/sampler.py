@@ -4,6 +4,8 @@ N particles beta_i with weights w_i, each with M pseudo-statistics x_im, follow 
 
     pi_t(beta, x_1..M)  proportional to  #{m : |x_m - S_t| < eps_t}  prod_m p(x_m | beta)  pi(beta).
 
+With M infinite the share of its pseudo-statistics that count is known without drawing any.
+
 One iteration: S_t is asked for (fixed for observed labels, else from the label chain); **adaptation** finds
 eps_t and the weights; **resampling** where ESS is low; **mutation** by one Metropolis step of every
 particle that has weight. The formulas are in `weights`; here ranks meet.
@@ -30,17 +32,16 @@ import numpy as np
 from .. import rng
 from ..errors import InputError
 from ..kernels import smc as kernels
+from ..kernels import windows
 from ..rng import Purpose
 from ..runtime.parallel import Comm, decided, take_rows, warm_up
 from . import weights
-from .distances import SharedDistances, Slots
+from .distances import Slots
 from .sources import Source, check_support
 from .weights import Reason
 
 # Proposals drawn and counted together: few calls, and their pseudo-statistics stay in the cache.
 CHUNK = 512
-# Metropolis steps after the last iteration for a hidden image.
-SETTLE = 10
 
 
 class Stop(StrEnum):
@@ -50,6 +51,7 @@ class Stop(StrEnum):
     EPSILON = "epsilon reached min_epsilon"
     NOISE = "epsilon below the sampling noise of S(z)"
     ITERATIONS = "max_iterations reached"
+    LOST = "no particle is within the tolerance of S(z) any more"
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class State:
     noise_sd: float  # sampling noise of the statistic; 0 for observed labels
     beta: np.ndarray  # (N,)
     weight: np.ndarray  # (N,), sum 1
-    count: np.ndarray  # (N,) int64, pseudo-statistics closer than epsilon to the statistic
+    count: np.ndarray  # (N,) int64, pseudo-statistics closer than epsilon to the statistic; see `Replicates`
     birth: np.ndarray  # (N, 2) int64, iteration and slot in which beta was proposed
     ess: float  # after adaptation, before resampling
     target: float  # what adaptation aimed at
@@ -132,6 +134,18 @@ class Settings(Protocol):
     def max_iterations(self) -> int:
         """Stop after so many iterations."""
 
+    @property
+    def weights(self) -> str:
+        """ "moving", or "printed": what the incremental weight is divided by."""
+
+    @property
+    def bandwidth(self) -> str:
+        """ "current" or "previous": the population whose variance sets the step of a mutation."""
+
+    @property
+    def last_mutations(self) -> int:
+        """Metropolis steps after the last iteration for a hidden image."""
+
 
 @dataclass(frozen=True)
 class _Walk:
@@ -175,12 +189,12 @@ def smc_abc(
     continue from it.
     """
     _check(comm, source, interval, settings)
-    state = _initial(interval, settings.particles, source.replicates, seed) if state is None else state
+    state = _initial(interval, settings.particles, source, seed) if state is None else state
     if state.stopped_because:
         return
-    warm_up(comm, kernels.compile_all)
+    warm_up(comm, _compile)
     slots = Slots(comm, settings.particles)
-    x = np.empty((slots.index.size, source.replicates))
+    x = np.empty((slots.index.size, source.replicates.width))
     _draw_again(slots, state, x, source, slots.index)
     while not state.stopped_because:
         clock = _Clock()
@@ -189,20 +203,27 @@ def smc_abc(
             state, iteration=state.iteration + 1, statistic=float(statistic), noise_sd=float(noise_sd)
         )
         clock.lap("statistic")
-        state = _adapt(slots, state, x, settings)
-        # The bandwidth of the proposal, from the weighted particles: resampling only adds noise to it.
-        step = math.sqrt(2.0) * decided(comm, weights.moments, state.beta, state.weight)[1]
+        spread = state.beta_sd
+        state = _adapt(slots, state, x, source, settings)
+        if settings.bandwidth == "current":
+            # From the weighted particles: resampling would only add noise to it.
+            spread = decided(comm, weights.moments, state.beta, state.weight)[1]
         clock.lap("adaptation")
         state = _resample(slots, state, x, source, settings, seed)
         clock.lap("resampling")
-        walk = _Walk(source, interval, seed, step)
+        walk = _Walk(source, interval, seed, math.sqrt(2.0) * spread)
         state = _mutate(slots, state, x, walk, state.iteration)
         state = replace(state, stopped_because=decided(comm, _stop, state, settings))
         if state.stopped_because and state.noise_sd > 0.0:
-            state = _settle(slots, state, x, walk)
+            state = _settle(slots, state, x, walk, settings.last_mutations)
         clock.lap("mutation")
         state = replace(state, seconds=clock.seconds)
         yield state
+
+
+def _compile() -> None:
+    kernels.compile_all()
+    windows.compile_all()
 
 
 class _Clock:
@@ -224,7 +245,7 @@ def _check(comm: Comm, source: Source, interval: tuple[float, float], settings: 
         raise InputError(f"smc.particles = {settings.particles}: at least one for each of {comm.size} ranks")
 
 
-def _initial(interval: tuple[float, float], particles: int, replicates: int, seed: int) -> State:
+def _initial(interval: tuple[float, float], particles: int, source: Source, seed: int) -> State:
     """Iteration 0: the prior, and a tolerance that every pseudo-statistic meets whatever S is."""
     low, high = interval
     uniform = rng.uniforms(rng.stream(seed, Purpose.PARTICLE), 0, particles)
@@ -238,7 +259,7 @@ def _initial(interval: tuple[float, float], particles: int, replicates: int, see
         noise_sd=0.0,
         beta=beta,
         weight=weight,
-        count=np.full(particles, replicates, dtype=np.int64),
+        count=source.replicates.start(particles),
         birth=np.stack([np.zeros(particles, dtype=np.int64), np.arange(particles)], axis=1),
         ess=float(particles),
         target=float(particles),
@@ -250,26 +271,32 @@ def _initial(interval: tuple[float, float], particles: int, replicates: int, see
     )
 
 
-def _adapt(slots: Slots, state: State, x: np.ndarray, settings: Settings) -> State:
+def _adapt(slots: Slots, state: State, x: np.ndarray, source: Source, settings: Settings) -> State:
     """eps_t and the weights for (S_t, eps_t); the counts of `state` are still those of (S_t-1, eps_t-1)."""
     if not math.isfinite(state.statistic):
         raise RuntimeError(f"iteration {state.iteration}: the statistic S(z) is {state.statistic}")
-    value = weights.per_count(state.weight, state.count)
-    distances = SharedDistances(slots, x, value[slots.own] > 0.0, state.statistic)
+    alive = state.weight[slots.own] > 0.0
+    shared = source.replicates.windows(slots, x, alive, state.statistic)
     if slots.comm.rank > 0:
-        return replace(state, **distances.serve())
+        return replace(state, **shared.serve())
+    count = state.count
+    if settings.weights == "printed":
+        count = shared.counts(np.array([weights.within(shared, state.epsilon)]))[:, 0]
+    value = shared.scale.per_count(state.weight, count)
     target = settings.alpha * weights.ess(state.weight)
     least = settings.rise_below * slots.particles
-    tolerance = weights.solve(distances, value, target, state.epsilon, settings.min_epsilon, least)
+    tolerance = weights.solve(shared, value, target, state.epsilon, settings.min_epsilon, least)
+    if tolerance.ess == 0.0:
+        return replace(state, **shared.conclude({"ess": 0.0, "target": target, "reason": Reason.LOST}))
     changes = {
         "epsilon": tolerance.epsilon,
-        "weight": weights.normalise(value * tolerance.count),
+        "weight": weights.normalise(shared.scale.times(value, tolerance.count)),
         "count": tolerance.count,
         "ess": tolerance.ess,
         "target": target,
         "reason": tolerance.reason,
     }
-    return replace(state, **distances.conclude(changes))
+    return replace(state, **shared.conclude(changes))
 
 
 def _resample(
@@ -277,7 +304,7 @@ def _resample(
 ) -> State:
     """Where ESS is low, N equally weighted particles by the resampling scheme; `x` follows."""
     n = slots.particles
-    if state.ess >= settings.resample_below * n:
+    if state.ess >= settings.resample_below * n or state.reason == Reason.LOST:
         return replace(state, resampled=False)
     uniform = rng.uniforms(rng.stream(seed, Purpose.RESAMPLE), state.iteration, n)
     ancestors = decided(slots.comm, weights.ancestors, state.weight, uniform, settings.resampling)
@@ -298,7 +325,7 @@ def _resample(
 
 def _draw_again(slots: Slots, state: State, x: np.ndarray, source: Source, index: np.ndarray) -> None:
     """Draw the pseudo-statistics of the particles in slots `index` of this rank at their birth's address."""
-    buffer = np.empty((CHUNK, source.replicates))
+    buffer = np.empty((CHUNK, source.replicates.width))
     for slot in _chunks(index):
         rows = buffer[: slot.size]
         source.draw(rows, state.beta[slot], state.birth[slot, 0], state.birth[slot, 1])
@@ -316,25 +343,27 @@ def _mutate(slots: Slots, state: State, x: np.ndarray, walk: _Walk, t: int) -> S
     uniform = rng.uniforms(rng.stream(walk.seed, Purpose.ACCEPT), t, index)
     proposal = state.beta[slots.own] + walk.step * normal
     possible = (proposal >= low) & (proposal <= high) & (state.weight[slots.own] > 0.0)
+    possible &= state.reason != Reason.LOST
     count = state.count[slots.own].copy()
     accepted = np.zeros(index.size, dtype=bool)
-    buffer = np.empty((CHUNK, walk.source.replicates))
+    replicates = walk.source.replicates
+    buffer = np.empty((CHUNK, replicates.width))
     for rows in _chunks(np.flatnonzero(possible)):
         new = buffer[: rows.size]
         walk.source.draw(new, proposal[rows], np.full(rows.size, t), index[rows])
-        kernels.accept(x, count, accepted, rows, new, uniform, state.statistic, state.epsilon)
+        replicates.accept(x, count, accepted, rows, new, uniform, state.statistic, state.epsilon)
     beta = np.where(accepted, proposal, state.beta[slots.own])
     return _gathered(slots, state, beta, count, accepted, t)
 
 
-def _settle(slots: Slots, state: State, x: np.ndarray, walk: _Walk) -> State:
+def _settle(slots: Slots, state: State, x: np.ndarray, walk: _Walk, steps: int) -> State:
     """Metropolis steps for the last S(z) and tolerance, so that the particles have them as their target.
 
     The weights are those of importance sampling only where every pseudo-statistic that counts now counted
     before.  S(z) moves, so that some that count now were lost; steps for a target that stands still bring
     them back (without, the sd of beta came out up to 6 % too small with few replicates).
     """
-    for t in range(state.iteration + 1, state.iteration + 1 + SETTLE):
+    for t in range(state.iteration + 1, state.iteration + 1 + steps):
         state = replace(_mutate(slots, state, x, walk, t), acceptance=state.acceptance)
     return state
 
@@ -356,7 +385,7 @@ def _gathered(
     return replace(
         state,
         beta=beta,
-        count=count.astype(np.int64),
+        count=count.astype(state.count.dtype),
         birth=birth,
         acceptance=float(accepted.sum() / accepted.size),
         beta_mean=mean,
@@ -369,6 +398,8 @@ def _stop(state: State, settings: Settings) -> str:
 
     Once epsilon is well below the sampling noise of S(z), a smaller one would only chase that noise.
     """
+    if state.reason == Reason.LOST:
+        return Stop.LOST
     if state.acceptance < settings.min_acceptance:
         return Stop.ACCEPTANCE
     if state.epsilon <= settings.min_epsilon:

@@ -9,13 +9,18 @@ closer than eps to S,
     w_i,t  is proportional to  w_i,t-1  c_i(S_t, eps_t) / c_i(S_t-1, eps_t-1).
 
 S(z) moves.  The denominator is the count under which the particle was last accepted, with the statistic and
-the tolerance of that time, so it is never zero for a particle that has weight.
+the tolerance of that time, so it is never zero for a particle that has weight.  As printed in the paper it is
+c_i(S_t, eps_t-1), which can be zero, and the ratio 0/0: that is taken as 0, the particle is lost.
+
+Infinitely many replicates have an expected count, never zero but often tiny, so it is kept as a logarithm: a
+`CountScale` says which of the two a count is.
 
 **Tolerance** (equation 3).  eps_t solves ESS(eps) = alpha ESS_t-1, the first solution on the way down from
 eps_t-1, not passed: ESS(eps_t) >= alpha ESS_t-1.  ESS(eps) is a step function that changes only where eps
 passes one of the N M distances.  A bracket is narrowed by a few trial tolerances at a time until few
 distances are left in it; these are sorted, and ESS is updated from one to the next: the root is found
-exactly, as a bisection would after enough halvings.
+exactly, as a bisection would after enough halvings.  With infinitely many replicates ESS(eps) is continuous,
+and a regula falsi comes as close to the target as one likes.
 
 Where S(z) has moved so far that eps_t-1 itself misses the target, the tolerance is held, and resampling and
 mutation bring the particles after S(z).  It rises only where ESS(eps_t-1) is below a small part of N, to the
@@ -42,6 +47,8 @@ BELOW_ONE = 1.0 - 2.0**-53
 TINY = np.finfo(np.float64).tiny
 # Solved when ESS is this close to its target, relatively.
 CLOSE = 0.01
+# Of a continuous ESS: how close the regula falsi comes, and the steps after which it is content with less.
+EXACT, MOST_STEPS = 1e-9, 60
 
 
 class Reason(IntEnum):
@@ -53,27 +60,62 @@ class Reason(IntEnum):
     RISEN = 3  # S(z) moved so far that the tolerance had to rise to leave enough particles
     BEST = 4  # S(z) moved so far that no tolerance leaves enough: the one with the largest ESS
     HELD = 5  # S(z) moved, and the tolerance of before misses the target: kept
+    LOST = 6  # S(z) moved beyond every pseudo-statistic, and the tolerance may not rise: the end
 
 
-class Distances(Protocol):
-    """The N M distances |x_im - S|, wherever they are; rows are in global particle order.
+class CountScale:
+    """What a count is: a number, or the logarithm of one."""
 
-    Particles without weight count as having no pseudo-statistics.
+    def per_count(self, weight: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """w_i / c_i: times a new count it is the new weight.  No weight, or 0/0, leaves none."""
+        raise NotImplementedError
+
+    def times(self, value: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """Weights of any sum, from what `per_count` gave and new counts."""
+        raise NotImplementedError
+
+
+class Counted(CountScale):
+    """Counts are numbers."""
+
+    def per_count(self, weight: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """As `CountScale.per_count`."""
+        return np.divide(weight, count, out=np.zeros(weight.size), where=(weight > 0.0) & (count > 0))
+
+    def times(self, value: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """As `CountScale.times`."""
+        return value * count
+
+
+class Windows(Protocol):
+    """The counts of all particles in windows around S, wherever they are; rows are in global particle order.
+
+    Particles without weight count as having none.
     """
 
-    size: int  # N M
+    scale: CountScale
+    many: bool  # a look at several tolerances at once pays
 
     def counts(self, tolerances: np.ndarray) -> np.ndarray:
-        """(N, K) int: how many distances of each particle are below each of K ascending tolerances."""
+        """(N, K): the count of each particle within each of K ascending tolerances."""
+
+    def farthest(self) -> float:
+        """A tolerance within which every particle has all there is."""
+
+    def refine(self, value: np.ndarray, target: float, bracket: "Bracket", held: int) -> "Tolerance":
+        """The solution inside a bracket: `refine` or `interpolate`, whichever these windows are for."""
+
+
+class Distances(Windows, Protocol):
+    """The N M distances |x_im - S|: counts are of those below a tolerance."""
+
+    size: int  # N M
 
     def narrow(self, bracket: "Bracket") -> None:
         """From now on only tolerances inside the bracket are asked for."""
 
     def pairs(self, bracket: "Bracket") -> tuple[np.ndarray, np.ndarray]:
         """The distances in [lower, upper) and their particles, sorted by distance, then particle."""
-
-    def farthest(self) -> float:
-        """A tolerance just above the largest distance."""
 
 
 @dataclass(frozen=True)
@@ -126,38 +168,38 @@ def ess(weight: np.ndarray) -> float:
     return float(total * total / (scaled * scaled).sum())
 
 
-def per_count(weight: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """w_i,t-1 / c_i(S_t-1, eps_t-1): times the new count it is the new weight; 0 where there is no weight."""
-    return np.divide(weight, count, out=np.zeros(weight.size), where=weight > 0.0)
-
-
 def solve(
-    distances: Distances, value: np.ndarray, target: float, previous: float, floor: float, least: float
+    windows: Windows, value: np.ndarray, target: float, previous: float, floor: float, least: float
 ) -> Tolerance:
     """The next tolerance: the first solution of ESS(value * counts) = target below eps_t-1, down to `floor`.
 
-    value : (N,) from `per_count`.  previous : eps_t-1, infinite at the first iteration.  least : where
-    eps_t-1 misses the target it is held if its ESS is at least this, else it rises until it is.
+    value : (N,) from `CountScale.per_count`.  previous : eps_t-1, infinite at the first iteration.
+    least : where eps_t-1 misses the target it is held if its ESS is at least this, else it rises until it is.
     """
     least = min(least, target)
-    top = max(distances.farthest() if np.isinf(previous) else previous, floor)
-    trials = top * FRACTIONS if distances.size > FEW_PAIRS else np.array([top])
+    top = max(within(windows, previous), floor)
+    trials = top * FRACTIONS if windows.many else np.array([top])
     trials = np.append(floor, trials[trials > floor])
-    counts = distances.counts(trials)
-    reached = _ess_columns(value, counts)
+    counts = windows.counts(trials)
+    reached = _ess_columns(windows, value, counts)
     if reached[-1] < least:
-        return replace(_rise(distances, value, least, trials[-1]), target=target)
+        return replace(_rise(windows, value, least, trials[-1]), target=target)
     if reached[-1] < target:
         return Tolerance(float(trials[-1]), counts[:, -1], reached[-1], target, Reason.HELD)
     if (reached >= target).all():
         return Tolerance(float(floor), counts[:, 0], reached[0], target, Reason.FLOOR)
     k = _nearest(reached >= target, rising=False)
     bracket = Bracket(trials[k - 1 : k + 1], counts[:, k - 1 : k + 1], rising=False)
-    return _refine(distances, value, target, bracket, held=counts[:, -1].sum())
+    return windows.refine(value, target, bracket, held=counts[:, -1].sum())
 
 
-def _ess_columns(value: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    return np.array([ess(value * column) for column in counts.T])
+def within(windows: Windows, previous: float) -> float:
+    """eps_t-1, or at the first iteration, where it is infinite, a tolerance that is as good."""
+    return windows.farthest() if np.isinf(previous) else previous
+
+
+def _ess_columns(windows: Windows, value: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    return np.array([ess(windows.scale.times(value, column)) for column in counts.T])
 
 
 def _nearest(reached: np.ndarray, rising: bool) -> int:
@@ -168,21 +210,48 @@ def _nearest(reached: np.ndarray, rising: bool) -> int:
     return int(missed[-1]) + 1 if missed.size else 0
 
 
-def _rise(distances: Distances, value: np.ndarray, target: float, low: float) -> Tolerance:
+def _rise(windows: Windows, value: np.ndarray, target: float, low: float) -> Tolerance:
     """The first tolerance above `low` that reaches this target, or the best of those tried if none does."""
-    _, doublings = math.frexp(max(distances.farthest() / low, 1.0))
+    _, doublings = math.frexp(max(windows.farthest() / low, 1.0))
     trials = np.ldexp(low, np.arange(doublings + 1))
-    counts = distances.counts(trials)
-    reached = _ess_columns(value, counts)
+    counts = windows.counts(trials)
+    reached = _ess_columns(windows, value, counts)
     if reached.max() < target:
         k = int(np.argmax(reached))
         return Tolerance(float(trials[k]), counts[:, k], reached[k], target, Reason.BEST)
     k = _nearest(reached >= target, rising=True)
     bracket = Bracket(trials[k - 1 : k + 1], counts[:, k - 1 : k + 1], rising=True)
-    return replace(_refine(distances, value, target, bracket, held=-1), reason=Reason.RISEN)
+    return replace(windows.refine(value, target, bracket, held=-1), reason=Reason.RISEN)
 
 
-def _refine(distances: Distances, value: np.ndarray, target: float, bracket: Bracket, held: int) -> Tolerance:
+def interpolate(windows: Windows, value: np.ndarray, target: float, bracket: Bracket) -> Tolerance:
+    """Inside a bracket, where ESS(eps) is continuous, by regula falsi (Illinois).
+
+    Only sums, products and quotients of what all particles gave decide, so that any number of ranks comes to
+    the same bits.
+    """
+    (low, high), (missed, reached) = bracket.ends, _ess_columns(windows, value, bracket.counts) - target
+    found, count, excess, side = float(high), bracket.counts[:, 1], reached, 0
+    for _ in range(MOST_STEPS):
+        if 0.0 <= excess <= EXACT * target:
+            break
+        middle = (low * reached - high * missed) / (reached - missed)
+        if not low < middle < high:
+            break
+        column = windows.counts(np.array([middle]))
+        (at,) = _ess_columns(windows, value, column) - target
+        if at >= 0.0:
+            high, reached, missed = middle, at, missed * (0.5 if side > 0 else 1.0)
+            found, count, excess, side = float(middle), column[:, 0], at, 1
+        else:
+            low, missed, reached = middle, at, reached * (0.5 if side < 0 else 1.0)
+            side = -1
+    exact = float(excess + target)
+    reason = Reason.SOLVED if excess <= CLOSE * target else Reason.STEP
+    return Tolerance(found, count, exact, target, reason)
+
+
+def refine(distances: Distances, value: np.ndarray, target: float, bracket: Bracket, held: int) -> Tolerance:
     """Narrow the bracket, then walk through its distances.  held : the number of distances below eps_t-1."""
     while bracket.pairs > FEW_PAIRS:
         # A list of the distances in the bracket pays once it is much shorter than the distances.
@@ -192,7 +261,7 @@ def _refine(distances: Distances, value: np.ndarray, target: float, bracket: Bra
         if inner.size == 0:  # nothing between two neighbouring floats: equal distances
             break
         counts = distances.counts(inner)
-        k = _nearest(np.append(_ess_columns(value, counts) >= target, True), bracket.rising)
+        k = _nearest(np.append(_ess_columns(distances, value, counts) >= target, True), bracket.rising)
         trials = np.concatenate([bracket.ends[:1], inner, bracket.ends[1:]])
         counts = np.concatenate([bracket.counts[:, :1], counts, bracket.counts[:, 1:]], axis=1)
         bracket = Bracket(trials[k : k + 2], counts[:, k : k + 2], bracket.rising)

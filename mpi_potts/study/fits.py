@@ -10,14 +10,14 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import rng
-from ..binding.function import Binding
+from ..binding.function import INTERPOLATIONS, Binding
 from ..config.inputs import Config
 from ..errors import Damaged, Interrupted
 from ..image.pixels import Image
@@ -56,6 +56,17 @@ class Study:
         keys, n = self.config.study, self.config.simulate.images
         return range(keys.images_from, n if keys.images_to is None else keys.images_to)
 
+    def curve(self, method: str) -> Binding | None:
+        """The binding function as a method interpolates it, or None where it needs none."""
+        config = self.methods[method]
+        return self._curves[config.precompute.interpolation] if needs_binding(config) else None
+
+    @cached_property
+    def _curves(self) -> dict[str, Binding | None]:
+        if self.binding is None:
+            return dict.fromkeys(INTERPOLATIONS)
+        return {form: replace(self.binding, interpolation=form) for form in INTERPOLATIONS}
+
     def directory(self, number: int) -> Path:
         """Where the parts of one image lie, and the checkpoints of its fits."""
         return self.config.output / f"image_{number:03d}"
@@ -66,8 +77,7 @@ class Study:
 
     def settings(self, method: str) -> dict[str, Any]:
         """Everything that a part is a function of, beside the number of its image."""
-        config = self.methods[method]
-        binding = self.binding if needs_binding(config) else None
+        config, binding = self.methods[method], self.curve(method)
         draws = {"study.draws": config.study.draws}
         keys = settings_of(config, self.lattice, binding, ("model", "simulate"), draws)
         del keys["simulate.images"]  # more images can be added to a study
@@ -115,7 +125,7 @@ def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]
     config = replace(on_image(config, image.pixels), seed=image_seed(config, number))
     if config.run.threads == "auto":  # the other ranks have images of their own
         config = replace(config, run=replace(config.run, threads=1))
-    return Problem.of(config, image, lattice, plan.binding if needs_binding(config) else None), true
+    return Problem.of(config, image, lattice, plan.curve(method)), true
 
 
 class Clock:

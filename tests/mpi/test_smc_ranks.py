@@ -9,7 +9,7 @@ from mpi4py import MPI
 from mpi_potts.config.inputs import SmcKeys
 from mpi_potts.errors import InputError
 from mpi_potts.smc.sampler import State, Stop, observed, smc_abc
-from mpi_potts.smc.sources import BindingSource
+from mpi_potts.smc.sources import from_binding
 
 
 class Steep:
@@ -31,9 +31,7 @@ def moving(state):
 
 
 def run(comm, keys=KEYS, observe=moving, state=None):
-    return list(
-        smc_abc(comm, BindingSource(Steep(), keys.replicates, 3), (0.0, 1.0), keys, 3, observe, state)
-    )
+    return list(smc_abc(comm, from_binding(Steep(), keys.replicates, 3), (0.0, 1.0), keys, 3, observe, state))
 
 
 def bits(states):
@@ -47,9 +45,22 @@ def alone():
     return run(MPI.COMM_SELF)
 
 
-def test_any_number_of_ranks_gives_the_same_bits(comm, alone):
-    assert any(state.resampled for state in alone)
-    assert bits(run(comm)) == bits(alone)
+INFINITE = replace(KEYS, replicates="infinite", min_epsilon=0.0)
+PRINTED = replace(KEYS, weights="printed", bandwidth="previous", rise_below=0.0)
+
+
+@pytest.mark.parametrize("keys", [KEYS, INFINITE, PRINTED], ids=["finite", "infinite", "printed"])
+def test_any_number_of_ranks_gives_the_same_bits(comm, keys):
+    states = run(MPI.COMM_SELF, keys)
+    assert any(state.resampled for state in states)
+    assert bits(run(comm, keys)) == bits(states)
+
+
+@pytest.mark.parametrize("stop", [1, 25])
+def test_infinite_replicates_go_on_from_a_packed_state_on_another_number_of_ranks(comm, stop):
+    whole = run(MPI.COMM_SELF, INFINITE)
+    assert len(whole) > 25
+    assert bits(run(comm, INFINITE, state=State.unpack(whole[stop - 1].pack()))) == bits(whole[stop:])
 
 
 @pytest.mark.parametrize("scheme", ["systematic", "multinomial"])
