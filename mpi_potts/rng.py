@@ -56,6 +56,7 @@ class Purpose(IntEnum):
     REJECTION = 27
     STUDY = 28
     CHAIN_START = 29
+    BINDING_SHIFT = 40
 
 
 def stream(seed: int, purpose: Purpose, address: int = 0) -> np.ndarray:

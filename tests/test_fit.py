@@ -38,7 +38,7 @@ def hidden(tmp_path_factory):
 def test_the_truth_is_recovered(tmp_path, beta, noise):
     mean, sd = noise
     labels, values = image_of(beta, mean, sd, shape=(64, 64), number=int(10 * beta))
-    path = write_input(tmp_path, values, final_sweeps=1500)
+    path = write_input(tmp_path, values, final_sweeps=4000)
     changes = ["precompute.points=200", "smc.label_sweeps=200", "smc.max_iterations=100"]
     attributes, arrays = run_fit(ALONE, path, tmp_path / "out", changes)
     # Four posterior sd: seven numbers in six images leave one false alarm in four hundred runs.

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from bindings import binding_of
 
+from mpi_potts.estimation import quadrature
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.gaussian import GaussianNoise
 from mpi_potts.posterior.cautions import coarse_grain
-from mpi_potts.posterior.precision import binding_error
+from mpi_potts.posterior.precision import binding_error, shifted
 from mpi_potts.posterior.summary import Summary
 
 LATTICE, K = Lattice((3, 4)), 2
@@ -54,3 +55,42 @@ def test_pixels_far_from_all_others_are_named_where_rounding_would_show():
         values[0, 0] = far
         said = list(coarse_grain(GaussianNoise.grain(values), np.array([1.0, 0.7])))
         assert [("label 2" in text, "image.nodata" in text) for text in said] == [(True, True)] * names
+
+
+@pytest.mark.parametrize("r", [0.3, 1.0])
+def test_the_error_of_the_binding_function_is_in_the_draws(r):
+    n, sd = 40_000, 0.02
+    beta = 0.8 + sd * np.random.default_rng(3).normal(size=(2, n))
+    found = shifted(beta, r * sd, (0.0, 1.6), 5)
+    # A standard deviation of 80,000 draws is known to 1 / sqrt(160,000) of itself.
+    assert found.std() == pytest.approx(sd * np.sqrt(1.0 + r * r), rel=5 / 400)
+    assert found.mean() == pytest.approx(0.8, abs=5 * 0.03 / np.sqrt(2 * n))
+    # Each draw has a shift of its own, whatever follows it.
+    assert np.array_equal(found[:, :100], shifted(beta[:, :100], r * sd, (0.0, 1.6), 5))
+    assert abs(np.corrcoef(found[0] - beta[0], found[1] - beta[1])[0, 1]) < 5 / np.sqrt(n)
+
+
+def test_draws_stay_in_the_prior_and_without_an_error_where_they_are():
+    beta = np.random.default_rng(4).random((2, 5000))
+    found = shifted(beta, 0.7, (0.0, 1.0), 5)
+    assert 0.0 <= found.min() and found.max() <= 1.0
+    # A uniform distribution that is reflected stays uniform: mean 1/2, variance 1/12.
+    assert found.mean() == pytest.approx(0.5, abs=5 / np.sqrt(12 * found.size))
+    for error in (0.0, np.inf):
+        assert shifted(beta, error, (0.0, 1.0), 5) is beta
+
+
+@pytest.mark.parametrize("r", [0.01, 0.5, 1.0, 3.0])
+def test_a_density_is_widened_by_an_error(r):
+    sd = 0.02
+    plain = lambda beta: -0.5 * ((beta - 0.8) / sd) ** 2  # noqa: E731
+    found = quadrature.density(quadrature.widened(plain, (0.0, 1.6), r * sd), (0.0, 1.6))
+    assert found.moments() == pytest.approx((0.8, sd * np.sqrt(1.0 + r * r)), rel=1e-4)
+
+
+def test_a_density_at_the_end_of_the_prior_is_reflected():
+    plain = lambda beta: -20.0 * beta  # noqa: E731
+    found = quadrature.density(quadrature.widened(plain, (0.0, 1.0), 0.05), (0.0, 1.0))
+    draws = np.random.default_rng(6).exponential(1 / 20.0, 200_000)
+    moved = np.abs(draws + 0.05 * np.random.default_rng(7).normal(size=draws.size))
+    assert found.moments()[0] == pytest.approx(moved.mean(), abs=5 * moved.std() / np.sqrt(moved.size))

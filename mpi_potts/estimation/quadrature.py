@@ -56,3 +56,29 @@ def density(log_density: Callable[[np.ndarray], np.ndarray], interval: tuple[flo
     value = log_density(beta)
     value = arithmetic.exp(value - value.max())
     return Density(beta, value / np.trapezoid(value, beta))
+
+
+# Standard normal shifts by which a density is widened: evenly spaced, so close that the sum of shifted
+# densities is smooth where these are as narrow as a quarter of the error.
+SHIFTS = np.arange(-20, 21) * 0.25
+
+
+def widened(
+    log_density: Callable[[np.ndarray], np.ndarray], interval: tuple[float, float], error: float
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The log density of beta + N(0, error^2), reflected at the ends of the interval, up to a constant."""
+    low, high = interval
+    width = high - low
+
+    def mixture(beta: np.ndarray) -> np.ndarray:
+        parts = []
+        for shift in SHIFTS:
+            for side in (1.0, -1.0):
+                # Where a draw came from that is shifted, and reflected as often as needed, to this beta.
+                place = np.mod(side * (beta - low) - shift * error, 2.0 * width)
+                value = log_density(low + np.minimum(place, width))
+                parts.append(np.where(place <= width, value - 0.5 * shift * shift, -np.inf))
+        largest = np.max(parts, axis=0)
+        return largest + arithmetic.log(np.sum(arithmetic.exp(np.array(parts) - largest), axis=0))
+
+    return mixture

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from .. import rng
+from ..binding.function import Binding
 from ..config.inputs import Config
 from ..estimation import quadrature
+from ..estimation.quadrature import Density
 from ..labels.ensemble import LabelChains, Phase
 from ..rng import Purpose
 from ..runtime.parallel import Comm, decided
@@ -29,6 +31,15 @@ def observed_draws(config: Config) -> int:
     """The draws from the density of beta given observed labels."""
     sweeps = config.fit.final_sweeps
     return OBSERVED_DRAWS if isinstance(sweeps, str) else sweeps
+
+
+def error_of_beta(binding: Binding, beta: float) -> float:
+    """The standard error that a binding function brings to beta of observed labels.
+
+    An error d of the mean of S moves beta by d / Var(S | beta), the slope of the mean being the variance.
+    """
+    error, sd = binding.standard_errors(beta)[0], binding.moments(beta)[1]
+    return float(error / (sd * sd)) if sd > 0.0 else np.inf
 
 
 class ChainMethod(Method):
@@ -72,11 +83,20 @@ class ChainFit(Fit):
     def advance(self, live: Live, quiet: bool) -> Iterator[None]:
         interval = self.problem.config.prior.beta
         if self.chains is None:
-            self.density = decided(self.comm, lambda: quadrature.density(self._log_density(), interval))
+            self.density = decided(self.comm, self._observed, interval)
             return
         if self.chains.burned + self.chains.drawn == 0:
             self.chains.warm_up(self.problem.start)
         yield from self.run_phase(self.chains, self.phase, self.unit, quiet)
+
+    def _observed(self, interval: tuple[float, float]) -> Density:
+        """The density of beta given the observed labels, with the error that a binding function brings."""
+        log_density, binding = self._log_density(), self.problem.binding
+        found = quadrature.density(log_density, interval)
+        error = 0.0 if binding is None else error_of_beta(binding, found.moments()[0])
+        if not 0.0 < error < np.inf:
+            return found
+        return quadrature.density(quadrature.widened(log_density, interval, error), interval)
 
     @property
     def length(self) -> str:  # type: ignore[override]

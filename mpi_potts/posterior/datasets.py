@@ -66,7 +66,8 @@ def datasets(comm: Comm, found: Outcome) -> dict[str, np.ndarray | Rows]:
         arrays |= {f"predictive/{name}": values for name, values in found.predictive.arrays().items()}
     if found.marginal is None or found.draws is None:
         return arrays
-    flat = {"marginal/beta": found.draws.beta, "marginal/statistic": found.draws.statistic}
+    flat = {} if found.raw is None else {"marginal/beta_raw": found.raw}
+    flat |= {"marginal/beta": found.draws.beta, "marginal/statistic": found.draws.statistic}
     flat |= {f"noise/{name}": values for name, values in found.draws.noise.items()}
     arrays |= {name: v.reshape(-1, *v.shape[2:]) for name, v in flat.items()}
     return arrays | _maps(found)

@@ -8,7 +8,7 @@ What is done with it is elsewhere: `precision` has the diagnostics, `cautions` t
 names in the files, `words` what is said on the screen.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Outcome:
 
     particles, marginal : the posterior of beta for fixed labels, and marginal over those of a hidden image
     beta                : the one of them that most users will quote
-    draws               : those of chains, if any
+    draws, raw          : those of chains, if any, and beta of hidden images without the binding's error
     probability, shares : (shape, k) of every label, on rank 0 only; (k,) the part of the pixels that has it
     diagnostics         : of every quantity, rows (R-hat, bulk and tail effective size)
     predictive          : the checks of the noise of a hidden image
@@ -41,6 +41,7 @@ class Outcome:
     particles: Summary | None
     marginal: Summary | None
     draws: Draws | None
+    raw: np.ndarray | None
     probability: np.ndarray | None
     shares: np.ndarray | None
     diagnostics: dict[str, np.ndarray]
@@ -69,6 +70,12 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     if best is None:
         raise ValueError("a fit has found neither draws nor particles")
     error = precision.binding_error(fit.problem.binding, best, hidden=marginal is not None)
+    raw = None
+    if draws is not None and marginal is not None:
+        # R-hat and effective sizes are those of the chains; mean, sd and interval have the error in them.
+        interval, raw = fit.problem.config.prior.beta, draws.beta
+        draws = replace(draws, beta=precision.shifted(raw, error, interval, fit.problem.config.seed))
+        best = marginal = summary.of_chains(draws.beta, *diagnostics["beta"][:2].tolist())
     behind = np.zeros(0)
     if draws is not None and fit.chains is not None and fit.problem.hidden and fit.chains.count > 1:
         behind = _behind(comm, fit, fit.chains, draws)
@@ -86,7 +93,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     if fit.chains is not None and fit.problem.hidden:
         checks = _checks(comm, fit, fit.chains, names)
         warnings += cautions.misfit(checks, fit.problem.noise.title)
-    found = best, particles, marginal, draws, probability, shares
+    found = best, particles, marginal, draws, raw, probability, shares
     return Outcome(fit, *found, diagnostics, checks, error, tuple(warnings))
 
 

@@ -7,9 +7,12 @@ p(beta | y) by exp(-d beta), which moves its mean by d Var(beta | y).
 
 import numpy as np
 
+from .. import rng
 from ..binding.function import Binding
 from ..estimation.diagnostics import of_draws
 from ..labels.ensemble import Draws
+from ..methods.joint_chains import error_of_beta
+from ..rng import Purpose
 from .summary import Summary
 
 
@@ -26,10 +29,28 @@ def diagnostics(draws: Draws) -> dict[str, np.ndarray]:
 
 
 def binding_error(binding: Binding | None, beta: Summary, hidden: bool) -> float:
-    """The standard error of beta that the binding function brings; none where there is none."""
+    """The standard error of beta that the binding function brings; none where there is none.
+
+    beta : its summary without this error
+    """
     if binding is None:
         return 0.0
-    error, sd = binding.standard_errors(beta.mean)[0], binding.moments(beta.mean)[1]
     if hidden:
-        return float(error * beta.sd * beta.sd)
-    return float(error / (sd * sd)) if sd > 0.0 else np.inf
+        return float(binding.standard_errors(beta.mean)[0] * beta.sd * beta.sd)
+    return error_of_beta(binding, beta.mean)
+
+
+def shifted(beta: np.ndarray, error: float, interval: tuple[float, float], seed: int) -> np.ndarray:
+    """Draws (chains, n), each moved by a normal of its own with the sd `error`, reflected into the interval.
+
+    So the draws have the error of the binding function in them.  Shifts of curves would not do: a chain whose
+    curve changes from sweep to sweep averages over the errors.
+    """
+    if not 0.0 < error < np.inf:
+        return beta
+    low, high = interval
+    width, n = high - low, beta.shape[1]
+    streams = [rng.stream(seed, Purpose.BINDING_SHIFT, chain) for chain in range(len(beta))]
+    moved = beta + error * np.stack([rng.normals(stream, 0, n) for stream in streams])
+    place = np.mod(moved - low, 2.0 * width)
+    return low + np.minimum(place, 2.0 * width - place)

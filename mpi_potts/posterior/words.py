@@ -22,7 +22,8 @@ def of_outcome(found: "Outcome") -> str:
         lines.append(f"beta, {of_what}  {found.particles}")
     if fit.problem.binding is not None:
         error = f"{found.binding_error:.2g}"
-        lines.append(f"  not in this sd: the binding function's own standard error of beta, {error}")
+        contained = "" if found.marginal is not None or fit.density is not None else "not "
+        lines.append(f"  {contained}in this sd: the binding function's own standard error of beta, {error}")
     if found.marginal is not None:
         lines += _noise_table(found)
     said = verdict(found.warnings, rhats(found.diagnostics.values()))
