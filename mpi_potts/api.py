@@ -180,7 +180,8 @@ class _Session:
         if self.output is not None:
             return found
         # Nobody will go on from these files.
-        return replace(found, precompute=replace(found.precompute, keep_states=False))
+        kept = {"precompute": {"keep_states": False}, "run": {"keep_end": False}}
+        return found.with_keys(kept)
 
     def _file(self, name: str, given: Any) -> str:
         """The name of an image file as the input has it: an array is saved first."""

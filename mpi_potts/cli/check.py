@@ -126,8 +126,10 @@ def result_rows(problem: Problem) -> list[Row]:
             settings = replace(problem, binding=fit.read_binding(config)).settings
     if fit_file.finished(paths, settings):
         return [("result", f"{paths.result}: there already; only --fresh would fit again")]
-    checkpoint, _ = fit_file.find_checkpoint(paths, settings, remove=False)
-    return [("checkpoint", f"{checkpoint}: the fit goes on from it")] if checkpoint else []
+    checkpoint, notes = fit_file.find_checkpoint(paths, settings, remove=False)
+    begins = checkpoint is not None and fit_file.begins_again(checkpoint, settings)
+    says = notes[-1] if begins else f"{checkpoint}: the fit goes on from it"
+    return [("checkpoint", says)] if checkpoint else []
 
 
 def measure(

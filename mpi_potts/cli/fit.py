@@ -91,6 +91,8 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> s
 def _write(comm: Comm, found: Outcome, paths: FitPaths, settings: dict[str, Any]) -> str:
     """Collective.  Write the result and its draws; returns what was found, in a few lines."""
     writer = found.fit.problem.config.run.writer
+    if found.fit.problem.config.run.keep_end and found.fit.chains is not None:
+        fit_file.write_end(comm, paths, settings, found.fit.pack(), writer)
     arrays, draws = datasets.datasets(comm, found), datasets.equal_draws(found)
     fit_file.write_result(comm, paths, settings, datasets.attributes(found), arrays, draws, writer)
     return f"{words.of_outcome(found)}\n{paths.result}: written, with {paths.posterior.name}"

@@ -328,6 +328,9 @@ class RunKeys:
         "auto",
         "threads that sweep the labels of one image; auto: the cores of waiting ranks, where it is large",
     )
+    keep_end: bool = key(
+        Flag(), True, "keep where label chains ended, so that more sweeps or a stricter target continue a fit"
+    )
 
 
 @dataclass(frozen=True)

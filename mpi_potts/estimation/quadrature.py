@@ -77,7 +77,9 @@ def widened(
                 # Where a draw came from that is shifted, and reflected as often as needed, to this beta.
                 place = np.mod(side * (beta - low) - shift * error, 2.0 * width)
                 value = log_density(low + np.minimum(place, width))
-                parts.append(np.where(place <= width, value - 0.5 * shift * shift, -np.inf))
+                # An end of the interval is its own reflection, and counts once.
+                inside = place <= width if side > 0.0 else (place > 0.0) & (place < width)
+                parts.append(np.where(inside, value - 0.5 * shift * shift, -np.inf))
         largest = np.max(parts, axis=0)
         return largest + arithmetic.log(np.sum(arithmetic.exp(np.array(parts) - largest), axis=0))
 

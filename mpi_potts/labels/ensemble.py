@@ -317,6 +317,11 @@ class LabelChains:
         for chain in self.chains:
             chain.forget_counts()
 
+    def begin_again(self) -> None:
+        """Keep the labels and the noise as they are, as the start of a phase from its first step on."""
+        self._forget()
+        self.burned = 0
+
     def _watch(self) -> None:
         """At the end of a batch, keep the counts of the pixels that are watched."""
         if self.drawn % watched.stride(self.drawn - 1):

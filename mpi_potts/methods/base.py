@@ -484,6 +484,14 @@ class Fit:
         whole = on_root(self.comm, lambda: {"final": fit_file.read_group(path, "labels")["final"]})
         chains.unpack(whole, rows)
 
+    def begin_again(self) -> None:
+        """After `resume` from the end of a fit with another prior: of its chains only the labels are kept."""
+        method = self.problem.config.fit.method
+        raise InputError(
+            f'prior.beta is wider than that of the result there, and fit.method = "{method}" cannot go on '
+            f"from its end; use another output, or --fresh to start over"
+        )
+
     def run_phase(self, chains: LabelChains, phase: Phase, label: str, quiet: bool) -> Iterator[None]:
         """Collective.  A phase of the label chains, from where they stand."""
         before = done = chains.burned + chains.drawn

@@ -67,7 +67,10 @@ def run(comm: Comm, problem: Problem, paths: FitPaths, control: Asked, quiet: bo
     fit = method_of(problem.config).fit(comm, problem)
     if path is not None:
         fit.resume(path)
-        live.say(f"{path}: continued after {fit.where}")
+        if on_root(comm, fit_file.begins_again, path, problem.settings):
+            fit.begin_again()
+        else:
+            live.say(f"{path}: continued after {fit.where}")
     saver = Saver(fit, paths, control)
     for _ in fit.advance(live, quiet):
         saver.between()

@@ -69,6 +69,7 @@ class ChainFit(Fit):
         """Collective.  The chains before their first sweeps, if there are any."""
         super().__init__(comm, problem)
         self.phase = self._phase()
+        self._begun = False
         if problem.hidden or self.always_in_chains:
             self.chains = problem.chains(comm, self.phase.width)
 
@@ -85,9 +86,14 @@ class ChainFit(Fit):
         if self.chains is None:
             self.density = decided(self.comm, self._observed, interval)
             return
-        if self.chains.burned + self.chains.drawn == 0:
+        if self.chains.burned + self.chains.drawn == 0 and not self._begun:
             self.chains.warm_up(self.problem.start)
         yield from self.run_phase(self.chains, self.phase, self.unit, quiet)
+
+    def begin_again(self) -> None:
+        if self.chains is not None:
+            self.chains.begin_again()
+            self._begun = True
 
     def _observed(self, interval: tuple[float, float]) -> Density:
         """The density of beta given the observed labels, with the error that a binding function brings."""

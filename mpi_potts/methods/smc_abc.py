@@ -12,6 +12,7 @@ from ..config.inputs import Config
 from ..config.registry import register
 from ..errors import InputError
 from ..io import fit_file
+from ..labels.chain import LabelChain
 from ..labels.ensemble import SurrogatePhase
 from ..labels.guide import FIRST, Guide
 from ..runtime.parallel import Comm, on_root
@@ -54,6 +55,15 @@ class SmcFit(Fit):
         self.trace: dict[str, list] = {name: [] for name in TRACE}
         self.seconds: dict[str, list[float]] = {name: [] for name in ("total", *PARTS)}
         self.chains = problem.chains(comm) if problem.hidden else None
+        self._begun = False
+
+    def begin_again(self) -> None:
+        """The particles start over; the chains do not, and there is nothing to warm up."""
+        self._state, self._begun = None, True
+        self.trace = {name: [] for name in self.trace}
+        self.seconds = {name: [] for name in self.seconds}
+        if self.chains is not None:
+            self.chains.begin_again()
 
     def advance(self, live: Live, quiet: bool) -> Iterator[None]:
         live.say(heading(self.problem.config.smc.particles))
@@ -90,8 +100,13 @@ class SmcFit(Fit):
         else:
             chains, guide = self.chains, self._guide()
 
+            def go_on(number: int, chain: LabelChain) -> np.ndarray:
+                return np.zeros(0)  # the labels are where they ended
+
+            start = go_on if self._begun else problem.start
+
             def observe(state: State) -> tuple[float, float]:
-                return chains.observe(state, problem.start, keys.label_sweeps, guide)
+                return chains.observe(state, start, keys.label_sweeps, guide)
 
         seed, interval = problem.config.seed, problem.config.prior.beta
         started = time.perf_counter()

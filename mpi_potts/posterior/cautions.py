@@ -4,6 +4,7 @@ The constants say from which numbers on.  Nothing here depends on how a fit was 
 that its method adds.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from ..estimation.predictive import Predictive
 from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT, LARGEST_RHAT
+from ..lattice import LARGEST_BETA
 from .summary import Summary
 
 if TYPE_CHECKING:  # numba comes with these, which who asks for a constant does not need
@@ -81,7 +83,7 @@ def cautions(
         )
     if fit.problem.binding is not None:
         yield from flagged(fit.problem.binding, beta)
-    yield from at_the_edge(fit.problem.config.prior.beta, beta)
+    yield from at_the_edge(fit.problem.config.prior.beta, beta, fit.problem.binding)
 
 
 def short_of_target(fit: "Fit") -> Iterator[str]:
@@ -138,12 +140,40 @@ def flagged(binding: "Binding", beta: Summary) -> Iterator[str]:
         )
 
 
-def at_the_edge(interval: tuple[float, float], beta: Summary) -> Iterator[str]:
-    """Says so where the prior cuts the posterior of beta off."""
+def at_the_edge(
+    interval: tuple[float, float], beta: Summary, binding: "Binding | None" = None
+) -> Iterator[str]:
+    """Says so where the prior cuts the posterior of beta off, with the prior to take."""
     low, high = interval
     margin = EDGE * (high - low)
-    if (low > 0.0 and beta.low < low + margin) or beta.high > high - margin:
-        yield f"the posterior of beta reaches an end of its prior, {low:g} to {high:g}; widen prior.beta"
+    below, above = low > 0.0 and beta.low < low + margin, beta.high > high - margin
+    if not (below or above):
+        return
+    start = math.floor(100.0 * max(0.0, low - beyond(low, interval, beta, binding))) / 100.0 if below else low
+    stop = math.ceil(100.0 * (high + beyond(high, interval, beta, binding))) / 100.0 if above else high
+    wider = f"[{start:g}, {min(stop, LARGEST_BETA):g}]"
+    yield (
+        f"the posterior of beta reaches an end of its prior, {low:g} to {high:g}; widen prior.beta, to "
+        f"{wider} say: chains then go on from their labels, and all draws begin again"
+    )
+
+
+def beyond(end: float, interval: tuple[float, float], beta: Summary, binding: "Binding | None") -> float:
+    """How far beyond an end of its prior the posterior of beta may reach, about.
+
+    Cut off at a distance d from its mean it falls off like exp(x / d) there, so that its logarithm has the
+    slope 1 / d; with the curvature V = Var(S | beta) its largest value lies 1 / (d V) beyond the end.  The
+    labels of a hidden image follow beta: twice that, and six standard deviations.  Without a binding function
+    nothing is known of V: as far as the prior is wide.
+    """
+    distance = max(abs(end - beta.mean), 1e-9)
+    sd = 0.0
+    if binding is not None:
+        sd = float(binding.moments(min(max(end, binding.beta[0]), binding.beta[-1]))[1])
+    if sd == 0.0:
+        return interval[1] - interval[0]
+    # Near an end where S hardly moves the curvature says nothing: no farther than the prior is wide.
+    return min(max(2.0 / (distance * sd * sd) + 6.0 / sd, 6.0 * beta.sd), interval[1] - interval[0])
 
 
 def coarse_grain(grain: float, sd: np.ndarray) -> Iterator[str]:
