@@ -18,7 +18,8 @@ class Direct:
 
     def __init__(self, distance: np.ndarray):
         self.distance = distance
-        self.many = distance.size > weights.FEW_PAIRS
+        many = distance.size > weights.FEW_PAIRS
+        self.fractions = weights.FRACTIONS if many else weights.ONE_FRACTION
         self.size = distance.size
 
     def counts(self, tolerances):
@@ -277,7 +278,7 @@ def test_the_tolerance_is_held_where_enough_particles_are_left():
 class Smooth:
     """`weights.Windows` of normal variables at `mean`, of sd 1, around S = 0."""
 
-    scale, many = Expected(), True
+    scale, fractions = Expected(), weights.FEW_FRACTIONS
 
     def __init__(self, mean, alive=True):
         self.rows = np.stack([mean, np.ones(mean.size)], axis=1)

@@ -24,6 +24,8 @@ from numba import njit
 from .elementary import exp, log, log1p, mills
 
 NARROW = 0.25
+# exp(-FAR) and less is lost beside 1, and beside Mills' ratio of what is nearer.
+FAR = 45.0
 _LOG_ROOT_TWO_PI = 0.9189385332046727
 _ROOT_TWO_PI = 2.5066282746310002
 
@@ -51,10 +53,15 @@ def log_density(distance, sd, tolerance):
         return _narrow(d, h) - 0.5 * d * d - _LOG_ROOT_TWO_PI - log(sd)
     if d > h:
         near = d - h
-        inside = mills(near) - exp(-2.0 * d * h) * mills(d + h)
+        inside = mills(near)
+        if 2.0 * d * h < FAR:
+            inside -= exp(-2.0 * d * h) * mills(d + h)
         return log(inside) - 0.5 * near * near - _LOG_ROOT_TWO_PI - log(2.0 * tolerance)
     below, above = h - d, h + d
-    outside = exp(-0.5 * below * below) * mills(below) + exp(-0.5 * above * above) * mills(above)
+    outside = 0.0
+    for x in (below, above):
+        if 0.5 * x * x < FAR:
+            outside += exp(-0.5 * x * x) * mills(x)
     return log1p(-outside / _ROOT_TWO_PI) - log(2.0 * tolerance)
 
 

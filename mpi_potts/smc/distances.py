@@ -96,7 +96,7 @@ class SharedWindows(_Shared):
     """`weights.Windows` of the particles of all ranks, whose rows are means and sds."""
 
     scale: weights.CountScale = Expected()
-    many = True
+    fractions = weights.FEW_FRACTIONS
 
     def refine(
         self, value: np.ndarray, target: float, bracket: weights.Bracket, held: int
@@ -122,7 +122,7 @@ class SharedDistances(_Shared):
     def __init__(self, slots: Slots, x: np.ndarray, alive: np.ndarray, statistic: float):
         super().__init__(slots, x, alive, statistic)
         self.size = slots.particles * x.shape[1]
-        self.many = self.size > weights.FEW_PAIRS
+        self.fractions = weights.FRACTIONS if self.size > weights.FEW_PAIRS else weights.ONE_FRACTION
         # Once narrowed: distances inside the bracket, their rows, and for each row how many lie below it.
         self._narrowed: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 

@@ -36,8 +36,10 @@ from typing import Protocol
 
 import numpy as np
 
-# The first trial tolerances as parts of eps_t-1: an iteration usually keeps 0.9 to 0.97 of it.
+# The first trial tolerances as parts of eps_t-1: an iteration usually keeps 0.9 to 0.97 of it.  Where there
+# are few distances, or ESS is continuous, fewer will do.
 FRACTIONS = np.array([0.5, 0.8, 0.9, 0.94, 0.97, 1.0])
+FEW_FRACTIONS, ONE_FRACTION = np.array([0.8, 1.0]), np.ones(1)
 # Trial tolerances at once when the bracket is narrowed further.
 TRIALS = 7
 # Narrow until at most this many distances are left: sorting them then costs less than another round.
@@ -94,7 +96,7 @@ class Windows(Protocol):
     """
 
     scale: CountScale
-    many: bool  # a look at several tolerances at once pays
+    fractions: np.ndarray  # the first trial tolerances, as ascending parts of eps_t-1 up to 1
 
     def counts(self, tolerances: np.ndarray) -> np.ndarray:
         """(N, K): the count of each particle within each of K ascending tolerances."""
@@ -178,7 +180,7 @@ def solve(
     """
     least = min(least, target)
     top = max(within(windows, previous), floor)
-    trials = top * FRACTIONS if windows.many else np.array([top])
+    trials = top * windows.fractions
     trials = np.append(floor, trials[trials > floor])
     counts = windows.counts(trials)
     reached = _ess_columns(windows, value, counts)
