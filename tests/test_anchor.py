@@ -250,3 +250,12 @@ def test_rows_that_were_composed_keep_their_errors_to_themselves():
     assert np.allclose(mine[0][2::2], others[0][1:])
     there = np.linspace(0.1, 1.9, 10)
     assert np.allclose(mixed.standard_errors(there)[0], alone.standard_errors(there)[0], rtol=0.35)
+
+
+def test_composed_rows_that_are_wrong_leave_the_errors_of_simulated_ones_alone():
+    model, beta = exact(8, 3), np.linspace(0, 2, 41)
+    binding = simulate(model, beta, 1)
+    flag = np.where(np.isin(np.arange(41), (30, 33, 36)), FLAG_COMPOSED, 0)
+    wrong = dataclasses.replace(binding, flag=flag, mean=binding.mean + (flag > 0) * 4 * binding.mean_se)
+    there = np.linspace(0.2, 1.2, 9)
+    assert (wrong.standard_errors(there)[0] < 1.1 * binding.standard_errors(there)[0]).all()

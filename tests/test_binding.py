@@ -12,10 +12,14 @@ import pytest
 from bindings import binding_of
 from scipy.interpolate import make_interp_spline
 
+from mpi_potts import rng
+from mpi_potts.binding.grid import make_grid
 from mpi_potts.errors import InputError
 from mpi_potts.estimation import autocorrelation
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
+from mpi_potts.model.potts import Sampler
+from mpi_potts.rng import Purpose
 
 SWEEPS, TAU = 500, 3.0
 
@@ -305,13 +309,52 @@ def test_estimates_that_cannot_be_right_are_refused(change):
         dataclasses.replace(binding, **change)
 
 
-@pytest.mark.long
-def test_the_peak_of_the_paper_size_is_followed_where_two_labels_are_exact():
-    # log C at nodes that are dense around the peak; a spline of order seven gives its derivatives.
+@cache
+def plane_of_two_labels():
+    """log C of 125 x 125 with two labels: a spline of order seven through exact values, dense at the peak."""
     transition, width = np.log(1 + np.sqrt(2)), 0.03
     ends = np.arcsinh((np.array([-0.004, 1.61]) - transition) / width)
     nodes = transition + width * np.sinh(np.linspace(*ends, 150))
-    log_c = make_interp_spline(nodes, [ising.log_normaliser(125, 125, b) for b in nodes], k=7)
+    return make_interp_spline(nodes, [ising.log_normaliser(125, 125, b) for b in nodes], k=7)
+
+
+def swendsen_wang(lattice, beta, seed, sweeps, burn_in=100):
+    """The smooth binding function of real chains."""
+    sampler, rows = Sampler(lattice, 2, "swendsen-wang"), []
+    for b in beta.tolist():
+        address = rng.float_bits(b)
+        state = sampler.start("random", rng.stream(seed, Purpose.START, address))
+        stream = rng.stream(seed, Purpose.PRIOR_SWEEP, address)
+        statistic = sampler.sweeps(state, b, stream, 0, burn_in + sweeps)[burn_in:]
+        rows.append(dataclasses.astuple(autocorrelation.moments(statistic, 4.0)))
+    model = SimpleNamespace(lattice=lattice, labels=2)
+    return tabulate(model, beta, np.array(rows).T, iterations=sweeps)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["critical", "regular"])
+@pytest.mark.parametrize(("points", "seeds"), [(10, 40), (20, 40), (50, 16)])
+def test_errors_are_honest_at_the_transition_on_sparse_grids_of_real_chains(kind, points, seeds):
+    lattice, log_c = Lattice((125, 125)), plane_of_two_labels()
+    near = np.array([0.80, 0.84, 0.86, 0.87, 0.88, 0.885, 0.89, 0.90, 0.92, 0.95, 1.0])
+    truth = log_c.derivative(1)(near), np.sqrt(log_c.derivative(2)(near)), log_c(near)
+    z = []
+    for seed in range(seeds):
+        beta = make_grid(kind, points, lattice, 2, (0.0, 1.6), seed)
+        binding = swendsen_wang(lattice, beta, 100 + seed, 600)
+        found = *binding.moments(near), binding.log_normaliser(near)
+        scale = *binding.standard_errors(near), binding.log_normaliser_error(near)
+        z.append([(f - t) / s for f, t, s in zip(found, truth, scale)])
+    # z of one curve are correlated: as if each curve had two of its own.
+    spread, allowance = rms(np.moveaxis(z, 1, 0).reshape(3, -1)), 3 / np.sqrt(4 * seeds)
+    assert (spread < 1.3 + allowance).all()
+    # Where nothing tells how high the peak is, log C may be better than its error.
+    assert (spread > 0.8 - allowance).all()
+
+
+@pytest.mark.long
+def test_the_peak_of_the_paper_size_is_followed_where_two_labels_are_exact():
+    log_c = plane_of_two_labels()
     fine = np.linspace(0, 1.6, 4001)
     mean, sd = log_c.derivative(1)(fine), np.sqrt(log_c.derivative(2)(fine))
     assert (mean[1375], sd[1375]) == pytest.approx(ising.moments(125, 125, fine[1375]), rel=1e-5)

@@ -219,6 +219,7 @@ class Binding:
             variance_relative=variance_relative,
             variance_absolute=variance_absolute,
             step=step,
+            simulated=~composed,
             anchor=self._reached_anchor,
             peak=self._peak,
         )

@@ -100,8 +100,9 @@ class Estimates:
         Var(variance) / V^2 = variance_relative (2 + step^2 / V) + variance_absolute / V^2
 
     where step^2 / V is the excess over normal S when S moves by rare jumps of `step`, as in the ordered
-    phase.  The `anchor`, if there is one, knows the integral of the mean from beta[0] to a beta within.  What
-    is known of the `peak` of the variance before any data: where it is, within what, and its least width.
+    phase.  Rows that were not `simulated` were composed.  The `anchor`, if there is one, knows the integral
+    of the mean from beta[0] to a beta within.  What is known of the `peak` of the variance before any data:
+    where it is, within what, and its least width.
     """
 
     beta: np.ndarray
@@ -112,6 +113,7 @@ class Estimates:
     variance_relative: np.ndarray
     variance_absolute: np.ndarray
     step: float
+    simulated: np.ndarray
     anchor: Anchor | None = None
     peak: Peak | None = None
 
@@ -180,6 +182,8 @@ class Coordinate:
 class Solution:
     """theta at the minimum, the problem linearised there, its penalty lambda S, lambda, and its score.
 
+    `trusted` has the residuals that say how large errors are: those of rows that were simulated.
+
     The score is minus twice the log probability: the smallest of several solutions is the most probable.
     """
 
@@ -190,6 +194,7 @@ class Solution:
     penalty: np.ndarray
     weight: float
     score: float
+    trusted: np.ndarray
 
     @property
     def covariance(self) -> np.ndarray:
@@ -199,8 +204,10 @@ class Solution:
         """
         normal, one = arithmetic.gram(self.slopes), np.eye(len(self.theta))
         covariance, _ = arithmetic.solve(normal + _RIDGE * one + self.penalty, one)
-        free = len(self.residuals) - np.sum(covariance * normal)
-        return covariance * max(1.0, (np.sum(self.residuals * self.residuals) + _TRUST) / (free + _TRUST))
+        slopes, residuals = self.slopes[self.trusted], self.residuals[self.trusted]
+        fitted = np.sum(arithmetic.product(slopes, covariance) * slopes)
+        free = max(0.0, len(residuals) - fitted)
+        return covariance * max(1.0, (np.sum(residuals * residuals) + _TRUST) / (free + _TRUST))
 
 
 class LeastSquares:
@@ -313,8 +320,11 @@ class LeastSquares:
             if change < 1e-5 or iteration == _MOST_STEPS:
                 break
         held = 2 * np.sum(arithmetic.log(shrink))
-        penalty = weight * self.penalty
-        return Solution(self.coordinate, theta, residuals, slopes, penalty, weight, score - held)
+        penalty, data = weight * self.penalty, self.data
+        # A row that was composed of others vouches for its own errors, and for no one else's.
+        own = np.tile(data.simulated, 2)
+        trusted = np.flatnonzero(np.append(own, np.zeros(len(residuals) - own.size, dtype=bool)))
+        return Solution(self.coordinate, theta, residuals, slopes, penalty, weight, score - held, trusted)
 
     def _choose(
         self,
