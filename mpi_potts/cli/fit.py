@@ -85,14 +85,15 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> s
             on_root(comm, paths.forget)
             return f"{paths.result}: the result of this input is there already; --fresh starts over"
         fit = driver.run(comm, problem, paths, control, options.quiet)
+        if problem.config.run.keep_end and fit.chains is not None:
+            # Before the maps are made, which take as much memory again.
+            fit_file.write_end(comm, paths, settings, fit.pack(), problem.config.run.writer)
         return _write(comm, outcome(comm, fit), paths, settings)
 
 
 def _write(comm: Comm, found: Outcome, paths: FitPaths, settings: dict[str, Any]) -> str:
     """Collective.  Write the result and its draws; returns what was found, in a few lines."""
     writer = found.fit.problem.config.run.writer
-    if found.fit.problem.config.run.keep_end and found.fit.chains is not None:
-        fit_file.write_end(comm, paths, settings, found.fit.pack(), writer)
     arrays, draws = datasets.datasets(comm, found), datasets.equal_draws(found)
     fit_file.write_result(comm, paths, settings, datasets.attributes(found), arrays, draws, writer)
     return f"{words.of_outcome(found)}\n{paths.result}: written, with {paths.posterior.name}"

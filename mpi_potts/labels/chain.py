@@ -223,7 +223,7 @@ class LabelChain:
         if self._names.places.size:
             packed |= {"before": self._names.before.copy(), "switches": self._names.switches.copy()}
         if self.counted:
-            packed["counts"] = self.counts[self.lattice.exists]
+            packed["counts"] = self._route.counts_by_pixel()
         return packed
 
     def unpack(self, packed: dict[str, np.ndarray]) -> None:

@@ -391,7 +391,9 @@ class LabelChains:
             arrays["memory"] = self._rows(self.memory)
         packed = [chain.pack() for chain in self.chains]
         for name, (dtype, shape) in self._parts().items():
-            values = np.array([p[name] for p in packed], dtype=dtype).reshape(len(packed), *shape)
+            # A rank with one chain, as of a large image, makes no copy.
+            rows = packed[0][name][None] if len(packed) == 1 else [p[name] for p in packed]
+            values = np.asarray(rows, dtype=dtype).reshape(len(packed), *shape)
             arrays[f"chain/{name}"] = self._rows(values)
         return arrays
 

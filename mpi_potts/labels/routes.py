@@ -140,6 +140,10 @@ class Route:
         """(k, p) the counts of some of the pixels that exist, by their numbers in raster order."""
         return self._counts()[:, self.layout.position[pixels]]
 
+    def counts_by_pixel(self) -> np.ndarray:
+        """(sites, k) the counts of the pixels that exist, in raster order, in one copy."""
+        return self._counts().T[self.layout.position]
+
     def forget_counts(self) -> None:
         """Count from 0 again."""
         self._counts()[:] = 0
