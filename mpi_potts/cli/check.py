@@ -78,6 +78,8 @@ def _one_image(comm: Comm, config: Config) -> list[Row]:
     config = on_lattice(config, lattice) if problem is None else problem.config
     standing = parallel.on_root(comm, examine, config, lattice, problem)
     betas, pace = measure(comm, config, lattice, problem)
+    image = None if problem is None else problem.image
+    standing = [("note", text) for text in (() if image is None else image.notes)] + standing
     rows = describe(config, lattice, _pixels(problem)) + prior_rows(asked, config) + standing
     if needs_binding(config) and not parallel.on_root(comm, _there, config, lattice):
         rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size)

@@ -21,7 +21,7 @@ from ..posterior.outcome import Outcome, outcome
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, bcast_first, on_root
 from . import image_input
-from .say import say
+from .say import note, say
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
@@ -45,6 +45,7 @@ def pose(comm: Comm, config: Config) -> Problem:
     def read() -> tuple[Config, Lattice, Facts]:
         changed, image, lattice = read_image(config)
         held.append(image)
+        note(image)
         return changed, lattice, Facts.of(changed, image, lattice)
 
     config, lattice, facts = on_root(comm, read)

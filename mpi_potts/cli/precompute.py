@@ -17,7 +17,7 @@ from ..model.scale import on_lattice
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
 from . import image_input
-from .say import say
+from .say import note, say
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
@@ -59,4 +59,8 @@ def describe(binding: Binding) -> str:
 
 def lattice_to_cover(config: Config) -> Lattice:
     """The lattice of the image that the input names, else of image.shape; on one rank."""
-    return lattice_of(config, None if config.image.path is None else load_image(config))
+    if config.image.path is None:
+        return lattice_of(config)
+    image = load_image(config)
+    note(image)
+    return lattice_of(config, image)

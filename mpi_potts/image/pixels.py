@@ -16,6 +16,7 @@ from ..graph import LARGEST_POWER, Graph
 from ..lattice import MASKED, Lattice
 from ..runtime import memory
 from . import readers
+from .places import Georeference
 
 LARGEST_VALUE = 1e150  # the square of a pixel must be a number
 
@@ -29,6 +30,8 @@ class Image:
     labels : for kind = "labels", uint8 array of 0..k-1 with 255 where masked; else None
     offset : the first row and column (and plane) in the file, after cropping
     tags   : TIFF tags that place the file on the earth
+    place  : where the first pixel of the file and its neighbours lie, if the file says it
+    notes  : what the file may have been taken for by mistake, each in a sentence
     start  : (n,) uint8, labels 0..k-1 of the pixels that exist to start from, where fit.start names a file
     """
 
@@ -38,6 +41,8 @@ class Image:
     source: Path
     offset: tuple[int, ...]
     tags: dict[int, Any] = field(default_factory=dict)
+    place: Georeference | None = None
+    notes: tuple[str, ...] = ()
     start: np.ndarray | None = None
 
     @property
@@ -60,7 +65,7 @@ def load_image(config: Config) -> Image:
         )
     contents = _read(config, "path", banded=bool(keys.band or keys.ndvi))
     values, exists = _plane(config, contents)
-    exists = _apply_mask_file(config, exists)
+    exists = _apply_mask_file(config, exists, contents.place)
     region = _region(config, values.shape)
     values, exists = values[region], exists[region]
     if keys.shape is not None and keys.shape != values.shape:
@@ -73,7 +78,10 @@ def load_image(config: Config) -> Image:
     labels = _labels(config, values, exists) if keys.kind == "labels" else None
     if labels is None:
         _check_contrast(config, values[exists])
-    return Image(values, None if exists.all() else exists, labels, keys.path, offset, contents.tags)
+    # The labels of a map are the indices of its palette.
+    notes = (f"{keys.path}: {contents.note}",) if contents.note and labels is None else ()
+    mask = None if exists.all() else exists
+    return Image(values, mask, labels, keys.path, offset, contents.tags, contents.place, notes)
 
 
 def _read(config, key, **how):
@@ -104,6 +112,11 @@ def with_start(config: Config, image: Image) -> Image:
             f"{config.path}: fit.start: {path}: has shape {list(labels.shape)}; {list(image.shape)}, that of "
             f"the image, is accepted"
         )
+    if image.place is not None and contents.place is not None:
+        if apart := image.place.shifted(image.offset).unlike(contents.place, image.shape):
+            raise InputError(
+                f"{config.path}: fit.start: {path}: lies elsewhere than {image.source}: it {apart}"
+            )
     k, exists = config.model.labels, np.ones(image.shape, bool) if image.mask is None else image.mask
     wrong = exists & ~np.isin(labels, np.arange(1, k + 1))
     if wrong.any():
@@ -228,15 +241,19 @@ def _is_nodata(array, nodata):
     return array == (array.dtype.type(nodata) if array.dtype.kind == "f" else nodata)
 
 
-def _apply_mask_file(config, exists):
-    path = config.image.mask
-    if path is None:
+def _apply_mask_file(config, exists, place=None):
+    """The pixels that exist and are not masked; a mask that lies elsewhere than the image is refused."""
+    if config.image.mask is None:
         return exists
-    mask = _single(config, _read(config, "mask"))
+    contents = _read(config, "mask")
+    mask = _single(config, contents)
     if mask.shape != exists.shape:
         raise _refusal(
             config, "mask", f"the mask has shape {list(mask.shape)}; {list(exists.shape)} is accepted"
         )
+    if place is not None and contents.place is not None:
+        if apart := place.unlike(contents.place, exists.shape):
+            raise _refusal(config, "mask", f"lies elsewhere than {config.image.path}: it {apart}")
     return exists & (mask != 0) & ~np.isnan(mask)
 
 

@@ -16,20 +16,28 @@ import numpy as np
 from ..errors import InputError
 from ..io import reading
 from ..runtime import memory
+from .places import Georeference, of_affine, of_tags
 
 # TIFF tags that place an image on the earth, copied as they are to maps made from it.
 GEOREFERENCE_TAGS = (33550, 33922, 34264, 34735, 34736, 34737)
 NODATA_TAG = 42113
+# As many numbers as a pixel of a picture in colours has, without and with its opacity.
+COLOURS = (3, 4)
 
 
 @dataclass(frozen=True, eq=False)
 class FileContents:
-    """What an image file holds: an array, whether its last axis counts bands, and what it says besides."""
+    """What an image file holds: an array, whether its last axis counts bands, and what it says besides.
+
+    note : what the numbers may have been taken for by mistake, and the key that says otherwise
+    """
 
     array: np.ndarray
     banded: bool = False
     nodata: float | None = None
     tags: dict[int, Any] = field(default_factory=dict)
+    place: Georeference | None = None
+    note: str = ""
 
 
 def read(path: Path, dataset: str = "values", banded: bool = False) -> FileContents:
@@ -76,8 +84,16 @@ def _read_npy(path, dataset, banded):
     dtype = _check_npy(path)
     if dtype.hasobject:
         raise InputError(f"{path}: holds Python objects, which are never loaded; numbers are accepted")
-    array = np.load(path, allow_pickle=False)
-    return FileContents(array, banded and array.ndim > 2)
+    return _plain(np.load(path, allow_pickle=False), banded)
+
+
+def _plain(array, banded):
+    """An array that does not say what its axes are."""
+    note = ""
+    if not banded and array.ndim == 3 and array.shape[2] in COLOURS and min(array.shape[:2]) > max(COLOURS):
+        n = array.shape[2]
+        note = f"its last axis is taken for {n} planes of a volume; image.band = 1 to {n} takes it for bands"
+    return FileContents(array, banded and array.ndim > 2, note=note)
 
 
 def _check_npy(path):
@@ -119,15 +135,28 @@ def _cell(path, text):
 
 
 def _read_hdf5(path, dataset, banded):
-    array = reading.read_array(path, dataset)
-    return FileContents(array, banded and array.ndim > 2)
+    return _plain(reading.read_array(path, dataset), banded)
 
 
 def _read_picture(path, dataset, banded):
     with optional("PIL.Image", "images", path).open(path) as picture:
         memory.require(str(path), (*picture.size, len(picture.getbands())), np.uint8, copies=2)
+        indices, note = picture.mode == "P", ""
+        if indices and banded:
+            picture, indices = picture.convert("RGB"), False
         array = np.asarray(picture)
-    return FileContents(array, banded=array.ndim == 3)
+        if indices and not _grey(picture):
+            note = (
+                "its pixels are taken for numbers, the indices of a palette; image.band = 1, 2 or 3 takes "
+                "the red, green or blue of its colours"
+            )
+    return FileContents(array, banded=array.ndim == 3, note=note)
+
+
+def _grey(picture):
+    """Whether a palette has every index in its own grey, so that index and brightness are the same."""
+    colours = np.reshape(picture.getpalette("RGB"), (-1, 3))
+    return bool((colours == np.arange(len(colours))[:, None]).all())
 
 
 def _read_tiff(path, dataset, banded):
@@ -144,7 +173,7 @@ def _read_tiff(path, dataset, banded):
     array = array.transpose(order)
     if len(others) > 1:
         array = array.reshape(*array.shape[: -len(others)], -1)
-    return FileContents(array, bool(others), _tiff_nodata(nodata), found)
+    return FileContents(array, bool(others), _tiff_nodata(nodata), found, of_tags(found))
 
 
 def _tiff_nodata(text):
@@ -152,10 +181,13 @@ def _tiff_nodata(text):
 
 
 def _read_nifti(path, dataset, banded):
-    stored = optional("nibabel", "nifti", path).load(path).dataobj
+    file = optional("nibabel", "nifti", path).load(path)
+    stored = file.dataobj
     memory.require(str(path), stored.shape, stored.dtype)
     array = np.asarray(stored)
-    return FileContents(array, banded=array.ndim == 4)
+    # Without a code the affine is none of the file's, but made up from the size of its voxels.
+    placed = any(int(file.header[code]) > 0 for code in ("sform_code", "qform_code"))
+    return FileContents(array, banded=array.ndim == 4, place=of_affine(file.affine) if placed else None)
 
 
 READERS = {

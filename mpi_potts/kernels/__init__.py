@@ -10,3 +10,7 @@ model (`noise`), and the Gaussian noise of equation (9) (`gaussian`); the draw o
 
 May import: ground.
 """
+
+from . import cache
+
+cache.ensure()
