@@ -35,7 +35,7 @@ from .io import files, formats, reading
 from .io.fit_file import FitPaths
 from .kernels import compiling
 from .lattice import Lattice
-from .methods.base import needs_binding
+from .methods.base import Problem, needs_binding
 from .posterior.result import Result, Simulated, simulated_of
 from .runtime import parallel
 from .runtime.control import Control
@@ -61,8 +61,10 @@ def precompute(
     """
     with _session("precompute", comm, output, quiet, fresh, max_hours) as session:
         settings = session.configure({"shape": shape} | keys, image)
-        lattice = on_root(session.comm, precompute_command.lattice_to_cover, settings)
-        return precompute_command.obtain(session.comm, settings, lattice, session.control, quiet, fresh)
+        settings, lattice, problem = precompute_command.for_what(session.comm, settings)
+        return precompute_command.obtain(
+            session.comm, settings, lattice, session.control, quiet, fresh, problem
+        )
 
 
 def fit(
@@ -87,11 +89,15 @@ def fit(
         problem = fit_command.pose(comm, settings)
         settings, lattice = problem.config, problem.lattice
         if needs_binding(settings):
-            problem = replace(problem, binding=session.binding(settings, lattice, binding))
+            problem = replace(problem, binding=session.binding(settings, lattice, binding, problem))
         # Where the input lies is where its image will: a report finds it there.
         settings = replace(settings, path=session.directory / "input.toml")
         problem = replace(problem, config=settings)
-        fit_command.fit_image(comm, problem, session.control, session.options)
+        if binding is None:
+            for _ in fit_command.fit_until_it_suffices(comm, problem, session.control, session.options):
+                pass  # what it says is in the result
+        else:
+            fit_command.fit_image(comm, problem, session.control, session.options)
         on_root(comm, session.keep_arrays)
         result = _read_result(comm, FitPaths(settings.output).result)
         if comm.rank == 0 and not quiet:
@@ -204,10 +210,13 @@ class _Session:
         if named:
             tables.setdefault("precompute", {})["file"] = os.path.abspath(binding)
 
-    def binding(self, settings: Config, lattice: Lattice, given: Any) -> Binding:
+    def binding(self, settings: Config, lattice: Lattice, given: Any, problem: Problem) -> Binding:
         """The binding function to use; collective."""
         if given is None:
-            return precompute_command.obtain(self.comm, settings, lattice, self.control, self.options.quiet)
+            quiet = self.options.quiet
+            return precompute_command.obtain(
+                self.comm, settings, lattice, self.control, quiet, problem=problem
+            )
         if isinstance(given, Binding):
             return given
         form = settings.precompute.interpolation

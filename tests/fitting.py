@@ -27,6 +27,7 @@ beta = [0.0, 1.3]
 mean = {{ mean = 0.0, sd = 10.0 }}
 variance = {{ shape = 1.0, scale = 0.1 }}
 [precompute]
+grid = "critical"
 points = 120
 iterations = 500
 burn_in = 100

@@ -43,6 +43,7 @@ CONTINUED = [
     ("smc-abc", "observations", {"fit.as_in_paper": "true", "fit.chains": 1}),
 ]
 TINY = {
+    "precompute.grid": "critical",
     "precompute.points": 20,
     "exchange.iterations": 40,
     "exchange.burn_in": 15,

@@ -24,7 +24,7 @@ KEYS = {
     "mean": {"mean": "image", "sd": 10.0},
     "variance": {"shape": 1.0, "scale": 0.1},
     "points": 12,
-    "precompute": {"iterations": 60, "burn_in": 10},
+    "precompute": {"grid": "critical", "iterations": 60, "burn_in": 10},
     "chains": 2,
     "final_sweeps": 60,
     "final_burn_in": 10,
@@ -43,6 +43,7 @@ beta = [0.0, 1.3]
 mean = { mean = "image", sd = 10.0 }
 variance = { shape = 1.0, scale = 0.1 }
 [precompute]
+grid = "critical"
 points = 12
 iterations = 60
 burn_in = 10
@@ -256,7 +257,7 @@ def test_simulated_images_are_those_of_the_command(here):
         ("fit", {"mask": np.ones((2, 2))}, ["mask", "[9, 11]"]),
         ("fit", {"seed": -1}, ["seed = -1"]),
         ("precompute", {"points": 1}, ["precompute.points = 1"]),
-        ("precompute", {"burn_in": 2000}, ["precompute.burn_in", "precompute.iterations"]),
+        ("precompute", {"grid": "regular", "burn_in": 2000}, ["precompute.burn_in", "precompute.iterations"]),
         ("simulate", {"beta": "high"}, ["simulate.beta", "high"]),
         ("simulate", {"particles": 3}, ["particles", "unknown key"]),
     ],

@@ -25,6 +25,7 @@ SMALL = """\
 [image]
 shape = [12, 13]
 [precompute]
+grid = "critical"
 points = 4
 iterations = 20
 burn_in = 5

@@ -23,8 +23,18 @@ REFUSED = [
     ("[model]\nlabels = [3]", "model.labels", "[3]", "integer"),
     ("[model]\nlabels = 1979-05-27", "model.labels", "1979-05-27", "integer"),
     ('[model]\nneighbourhood = "third"', "model.neighbourhood", "third", '"hexagonal", or 4, 6, 8, 18 or 26'),
-    ("[precompute]\nburn_in = 1000", "precompute.burn_in", "1000", "precompute.iterations = 1000"),
-    ("[precompute]\niterations = 10", "precompute.burn_in", "500", "precompute.iterations = 10"),
+    (
+        '[precompute]\ngrid = "regular"\nburn_in = 1000',
+        "precompute.burn_in",
+        "1000",
+        "precompute.iterations = 1000",
+    ),
+    (
+        '[precompute]\ngrid = "regular"\niterations = 10',
+        "precompute.burn_in",
+        "500",
+        "precompute.iterations = 10",
+    ),
     ("[precompute]\nburn_in = -1", "precompute.burn_in", "-1", ">= 0"),
     ("[precompute]\npoints = 1", "precompute.points", "1", ">= 2"),
     ('[precompute]\ngrid = "log"', "precompute.grid", "log", '"critical" or "regular"'),
@@ -119,20 +129,16 @@ def test_what_cannot_be_right_is_refused_by_file_key_value_and_what_is_accepted(
     assert value in said and accepted in said
 
 
-def test_the_defaults_are_those_of_the_paper_but_for_the_priors_that_are_those_of_the_image(write):
+def test_the_defaults_are_those_of_the_paper_but_for_what_the_image_tells(write):
     c = inputs.load(write(SMALLEST))
     assert (c.seed, c.model.labels, c.model.neighbourhood) == (1, 3, "first")
     assert c.prior.left_to_lattice
     assert (c.prior.mean.mean, c.prior.mean.sd) == (c.prior.variance.shape, c.prior.variance.scale)
     assert {c.prior.mean.mean, c.prior.mean.sd} == {"image"}
     p = c.precompute
-    assert (p.grid, p.points, p.iterations, p.burn_in, p.sampler) == (
-        "critical",
-        1000,
-        1000,
-        500,
-        "swendsen-wang",
-    )
+    assert (p.grid, p.accuracy, p.sampler) == ("adaptive", 0.1, "swendsen-wang")
+    p = inputs.load(write(SMALLEST + '[precompute]\ngrid = "critical"\n')).precompute
+    assert (p.points, p.iterations, p.burn_in) == (1000, 1000, 500)
     assert (c.fit.method, c.fit.pseudo_data) == ("smc-abc", False)
     s = c.smc
     assert (s.particles, s.replicates, s.alpha, s.resampling, s.resample_below) == (

@@ -10,6 +10,7 @@ INPUT = """\
 [image]
 path = "image.npy"
 [precompute]
+grid = "critical"
 points = 4
 iterations = 20
 burn_in = 5

@@ -16,6 +16,7 @@ seed = 3
 [image]
 shape = [33, 70]
 [precompute]
+grid = "critical"
 points = 24
 iterations = {iterations}
 burn_in = 50

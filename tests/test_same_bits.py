@@ -33,6 +33,7 @@ beta = [0.0, {high}]
 mean = {{ mean = "image", sd = 10.0 }}
 variance = {{ shape = 1.0, scale = 0.1 }}
 [precompute]
+grid = "critical"
 points = 24
 iterations = 120
 burn_in = 20

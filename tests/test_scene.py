@@ -23,6 +23,7 @@ labels = {labels}
 beta = [0.0, 3.0]
 mean = {{ mean = "image", sd = 2.236 }}
 [precompute]
+grid = "critical"
 points = 60
 iterations = 300
 burn_in = 100

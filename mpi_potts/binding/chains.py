@@ -23,6 +23,7 @@ from ..errors import InputError
 from ..io import reading, store
 from ..io.formats import BINDING, CHAINS, Format
 from ..io.rows import Rows
+from ..lattice import Lattice
 from ..runtime.parallel import Comm, merge_rows
 from . import file as binding_file
 
@@ -192,6 +193,20 @@ def check_identity(path: Path, attributes: dict[str, Any], identity: dict[str, A
             )
 
 
+def identity_of(lattice: Lattice, labels: int, sampler: str, seed: int) -> dict[str, Any]:
+    """What chains are a function of, as attributes of a file."""
+    return {
+        "labels": labels,
+        "shape": list(lattice.shape),
+        "neighbourhood": lattice.neighbourhood,
+        "sites": lattice.sites,
+        "edges": lattice.edges,
+        "lattice": lattice.digest,
+        "sampler": sampler,
+        "seed": seed,
+    }
+
+
 def open_chains(path: Path) -> ChainsFile:
     """Verify a chains file, and say what is in it; on one rank."""
     attributes, arrays = reading.read(path, *CHAINS, ("beta", "done"))
@@ -201,9 +216,10 @@ def open_chains(path: Path) -> ChainsFile:
 
 def open_binding(path: Path) -> ChainsFile:
     """The chains of a binding function, verified, which has no labels to go on from; on one rank."""
-    attributes, beta = binding_file.read_settings(path)
+    attributes, beta, done = binding_file.read_settings(path)
     kinds = start_kinds(attributes["starts"])
-    done = np.full((beta.size, len(kinds)), attributes["iterations"])
+    if done is None:
+        done = np.full((beta.size, len(kinds)), attributes["iterations"])
     return ChainsFile(path, kinds, beta, done, 0, attributes, BINDING)
 
 

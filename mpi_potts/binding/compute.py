@@ -13,7 +13,6 @@ for again.
 
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,17 +32,17 @@ from ..model.potts import Sampler
 from ..model.transition import first_order, transition
 from ..rng import Purpose
 from ..runtime.control import Control
-from ..runtime.parallel import ALONE, Bell, Comm, agree, bcast, merge_rows, on_root, warm_up
+from ..runtime.parallel import Comm, agree, merge_rows, on_root, warm_up
 from ..runtime.progress import Progress
 from . import file as binding_file
 from .chains import (
-    Chain,
     ChainsFile,
     OfAnother,
     Row,
     check_identity,
     choose,
     deal,
+    identity_of,
     lost,
     open_binding,
     open_chains,
@@ -52,19 +51,13 @@ from .chains import (
     write_chains,
 )
 from .grid import make_grid
+from .work import Part, SliceLength, lengthen, session_name, work
 
-# Sweeps are done in slices of about this many seconds, between which the clock and the signals are looked at.
-SLICE = 0.25
-# A rank saves its own part this often (seconds), and never spends more than this fraction of its time on it.
-SAVE_SECONDS = 20.0
-SAVE_FRACTION = 0.05
 # More parts than this, for each rank, are put together when a job goes on.
 MANY_PARTS = 8
 
 # log C is known well, at large beta, where its error is below this.
 ANCHOR_ERROR = 0.01
-
-_SWEEPS = {"random": Purpose.PRIOR_SWEEP, "ordered": Purpose.ORDERED_SWEEP}
 
 
 def choose_starts(starts: str, sampler: str, lattice: Lattice, labels: int) -> str:
@@ -102,16 +95,7 @@ class Task:
     @property
     def identity(self) -> dict[str, Any]:
         """What the chains are a function of, as attributes of a file."""
-        return {
-            "labels": self.labels,
-            "shape": list(self.lattice.shape),
-            "neighbourhood": self.lattice.neighbourhood,
-            "sites": self.lattice.sites,
-            "edges": self.lattice.edges,
-            "lattice": self.lattice.digest,
-            "sampler": self.sampler,
-            "seed": self.seed,
-        }
+        return identity_of(self.lattice, self.labels, self.sampler, self.seed)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -129,13 +113,13 @@ class Task:
         if not path.exists():
             return False
         try:
-            attributes, beta = binding_file.read_settings(path)
+            attributes, beta, done = binding_file.read_settings(path)
         except Foreign as error:  # any file may have been named
             raise InputError(f"{error}; it is not overwritten: remove it, or name another file") from None
         except Damaged:  # `compute` says so, and writes it again from what is known of its chains
             return False
         check_identity(path, attributes, self.identity)
-        same = all(attributes[name] == value for name, value in self.settings.items())
+        same = done is None and all(attributes[name] == value for name, value in self.settings.items())
         return same and np.array_equal(beta, self.beta)
 
 
@@ -186,21 +170,6 @@ class BindingPaths:
             path.unlink(missing_ok=True)
 
 
-class SliceLength:
-    """How many sweeps take about SLICE seconds, by the time that the last ones took."""
-
-    def __init__(self) -> None:
-        self._count = 1
-
-    def sweeps(self, left: int) -> int:
-        """The number of sweeps for the next slice, of so many that are left."""
-        return min(self._count, left)
-
-    def note(self, count: int, seconds: float) -> None:
-        """Set the length of a slice by `count` sweeps that took so many seconds."""
-        self._count = max(1, int(SLICE * count / max(seconds, 1e-9)))
-
-
 def simulate(sampler: Sampler, task: Task, rows: list[Row]) -> Iterator[tuple[Row, int]]:
     """The stage: bring the chains of every row to their length; yields the row and the sweeps of each slice.
 
@@ -211,28 +180,8 @@ def simulate(sampler: Sampler, task: Task, rows: list[Row]) -> Iterator[tuple[Ro
         row.prepare(task.kinds, task.iterations)
         for kind in task.kinds:
             chain = row.chains[kind]
-            for count in _continue(sampler, task, row.beta, kind, chain, length):
+            for count in lengthen(sampler, task.seed, row.beta, kind, chain, task.iterations, length):
                 yield row, count
-
-
-def _continue(
-    sampler: Sampler, task: Task, beta: float, kind: str, chain: Chain, length: SliceLength
-) -> Iterator[int]:
-    """Sweep one chain to its end, a slice at a time; yields the sweeps of each slice."""
-    address = rng.float_bits(beta)
-    sweeps = rng.stream(task.seed, _SWEEPS[kind], address)
-    if chain.done >= task.iterations:
-        return
-    if chain.packed is None:
-        state = sampler.start(kind, rng.stream(task.seed, Purpose.START, address))
-    else:
-        state = sampler.unpack(chain.packed)
-    while chain.done < task.iterations:
-        count, started = length.sweeps(task.iterations - chain.done), time.perf_counter()
-        values = sampler.sweeps(state, beta, sweeps, chain.done, count)
-        chain.extend(values, lambda: sampler.pack(state))
-        length.note(count, time.perf_counter() - started)
-        yield count
 
 
 def compute(
@@ -249,7 +198,8 @@ def compute(
     todo, finished, redone = _deal_out(comm, task, sources, config.precompute.keep_states)
     _put_together(comm, task, paths, todo + finished, sampler, config)
     warm_up(comm, lambda: _warm_up(sampler, task))
-    part = Part(comm, task, paths, sampler, config)
+    keep, minutes = config.precompute.keep_states, config.run.checkpoint_minutes
+    part = Part(comm, paths.parts, task.identity, sampler.packed_size, keep, minutes)
     total = sum(task.iterations - row.chains[kind].done for row in todo for kind in task.kinds)
     there = 1.0 - total / max(1, task.iterations * len(task.kinds) * len(todo + finished))
     with Progress(comm, "precompute", total * comm.size, "sweeps", quiet) as progress:
@@ -257,7 +207,7 @@ def compute(
             progress.say(f"going on: {100 * there:.0f} % of the sweeps are there, the rest follows")
         if redone:
             progress.say(f"{redone} betas are simulated again: the labels to go on from were not kept")
-        _work(comm, simulate(sampler, task, todo), part, control, progress)
+        work(comm, simulate(sampler, task, todo), part, control, progress)
     if agree(comm, not all(row.complete(task.kinds, task.iterations) for row in todo)):
         raise control.interrupted(str(paths.parts))
     _finish(comm, task, paths, todo + finished, sampler, config)
@@ -306,7 +256,7 @@ def _put_together(
     old = on_root(comm, paths.all_parts)
     if len(old) <= MANY_PARTS * comm.size:
         return
-    path = paths.parts / f"{_session(comm)}-all.h5"
+    path = paths.parts / f"{session_name(comm)}-all.h5"
     kept = [row for row in rows if any(chain.done for chain in row.chains.values())]
     write_chains(comm, path, task.identity, kept, sampler.packed_size, config.run.writer)
     on_root(comm, _discard, old)
@@ -315,66 +265,6 @@ def _put_together(
 def _discard(paths: list[Path]) -> None:
     for path in paths:
         files.discard(path)
-
-
-def _session(comm: Comm) -> str:
-    """A name for the files of this session, the same on every rank."""
-    return bcast(comm, time.strftime("%Y%m%dT%H%M%S") + f"-{time.time_ns() % 10**9:09d}")
-
-
-def _work(
-    comm: Comm, slices: Iterator[tuple[Row, int]], part: "Part", control: Control, progress: Progress
-) -> None:
-    """Run the stage until it ends or someone is asked to stop; the ranks meet only at the end of it."""
-    bell = Bell(comm)
-    for row, count in slices:
-        part.add(row)
-        progress.advance(count * comm.size)
-        if control.stop:
-            bell.ring()
-        if bell.heard():
-            break
-        part.save_if_due()
-    part.save()
-    bell.close()
-
-
-class Part:
-    """This rank's own file of the rows it worked on in this session, rewritten as they grow."""
-
-    def __init__(self, comm: Comm, task: Task, paths: BindingPaths, sampler: Sampler, config: Config):
-        self.path = paths.parts / f"{_session(comm)}-{comm.rank}.h5"
-        self._identity, self._size = task.identity, sampler.packed_size
-        self._keep = config.precompute.keep_states
-        self._rows: list[Row] = []
-        self._unsaved = False
-        self._interval = min(SAVE_SECONDS, 60.0 * config.run.checkpoint_minutes)
-        self._next = time.monotonic() + self._interval
-
-    def add(self, row: Row) -> None:
-        """Take up the row in hand; the one before it is then finished."""
-        self._unsaved = True
-        if self._rows and self._rows[-1] is row:
-            return
-        if self._rows:
-            for chain in self._rows[-1].chains.values():
-                chain.close(self._keep)
-        self._rows.append(row)
-
-    def save_if_due(self) -> None:
-        """Save if enough time has passed since this rank saved last."""
-        if time.monotonic() >= self._next:
-            self.save()
-
-    def save(self) -> None:
-        """Write all rows of this session into the file of this rank: whole, or the old file stays."""
-        if not self._unsaved:
-            return
-        started = time.monotonic()
-        write_chains(ALONE, self.path, self._identity, self._rows, self._size, "gather")
-        self._unsaved = False
-        now = time.monotonic()
-        self._next = now + max(self._interval, (now - started) / SAVE_FRACTION)
 
 
 def _finish(

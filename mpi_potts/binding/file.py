@@ -35,21 +35,30 @@ def write_binding(
     columns: dict[str, np.ndarray],
     statistic: Rows,
     writer: str = "auto",
+    done: np.ndarray | None = None,
 ) -> None:
     """Write the columns (n,), which every rank has whole, and the chains (n, starts, iterations) in rows.
 
     Of the optional columns those are written that are there: `draws` (n,), and the numbers of an `anchor`.
+    done : (n, starts) sweeps of each chain, where they are not all as long
     """
     names = (*ARRAYS, *(name for name in OPTIONAL if name in columns))
     datasets = {name: columns[name] for name in names} | {"statistic": statistic}
+    datasets |= {} if done is None else {"done": done}
     store.write(comm, path, *BINDING, settings, datasets, writer)
 
 
-def read_settings(path: Path) -> tuple[dict[str, Any], np.ndarray]:
-    """Read attributes and grid of a binding file and verify them; on one rank."""
-    attributes, arrays = reading.read(path, *BINDING, ("beta",))
-    _settings(path, attributes)
-    return attributes, arrays["beta"]
+def read_settings(path: Path) -> tuple[dict[str, Any], np.ndarray, np.ndarray | None]:
+    """Read attributes and grid of a binding file and verify them; on one rank.
+
+    Of one that has grown also the sweeps (n, starts) of every chain, else None: `iterations` says it for all.
+    """
+    content = reading.contents(path)
+    content.require(BINDING)
+    _settings(path, content.attributes)
+    names = ("beta", "done") if "done" in content.shapes else ("beta",)
+    arrays = content.arrays(names)
+    return content.attributes, arrays["beta"], arrays.get("done")
 
 
 def read_binding(path: Path, interpolation: str = "smooth") -> Binding:

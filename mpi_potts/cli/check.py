@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
+from ..binding.adaptive import WINDOW, expected_sweeps
 from ..binding.compute import BindingPaths, Task, choose_starts
 from ..binding.grid import make_grid
 from ..config.inputs import IMAGE, Config
@@ -21,7 +22,7 @@ from ..image.pixels import Image, lattice_of
 from ..io import fit_file
 from ..kernels import compiling
 from ..lattice import GRAPH, Lattice, in_words
-from ..methods import needs
+from ..methods import adapt, needs
 from ..methods.base import EXPECTED, Problem, is_hidden, label_team, length_key, method_of, needs_binding
 from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
 from ..model.noise import noise_kind
@@ -81,7 +82,7 @@ def _one_image(comm: Comm, config: Config) -> list[Row]:
     image = None if problem is None else problem.image
     standing = [("note", text) for text in (() if image is None else image.notes)] + standing
     rows = describe(config, lattice, _pixels(problem)) + prior_rows(asked, config) + standing
-    if needs_binding(config) and not parallel.on_root(comm, _there, config, lattice):
+    if needs_binding(config) and not parallel.on_root(comm, _there, config, lattice, problem):
         rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size)
     if problem is not None:
         rows += fit_rows(config, lattice, pace, comm.size)
@@ -99,18 +100,21 @@ def examine(config: Config, lattice: Lattice, problem: Problem | None) -> list[R
     """What the output directory holds of the input already; on one rank."""
     if problem is None:
         return binding_rows(config, lattice)
-    rows = binding_rows(config, lattice) if needs_binding(config) else []
+    rows = binding_rows(config, lattice, problem) if needs_binding(config) else []
     return rows + result_rows(problem)
 
 
-def _there(config: Config, lattice: Lattice) -> bool:
-    return Task.of(config, lattice).answered_by(BindingPaths.of(config).binding)
+def _there(config: Config, lattice: Lattice, problem: Problem | None) -> bool:
+    path = BindingPaths.of(config).binding
+    if config.precompute.grid == "adaptive":
+        return adapt.is_there(config, lattice, problem, path)
+    return Task.of(config, lattice).answered_by(path)
 
 
-def binding_rows(config: Config, lattice: Lattice) -> list[Row]:
+def binding_rows(config: Config, lattice: Lattice, problem: Problem | None = None) -> list[Row]:
     """Whether the binding function is there; one of another lattice is refused."""
     paths = BindingPaths.of(config)
-    if _there(config, lattice):
+    if _there(config, lattice, problem):
         return [("binding", f"{paths.binding}: there already, nothing to precompute")]
     if paths.binding.exists():
         return [("binding", f"{paths.binding}: there, and will be extended to this input")]
@@ -124,7 +128,7 @@ def result_rows(problem: Problem) -> list[Row]:
     if needs_binding(config):
         # The digest of a binding function is known only once it is there.
         del settings["binding"], settings["precompute.interpolation"]
-        if _there(config, problem.lattice):
+        if _there(config, problem.lattice, problem):
             settings = replace(problem, binding=fit.read_binding(config)).settings
     if fit_file.finished(paths, settings):
         return [("result", f"{paths.result}: there already; only --fresh would fit again")]
@@ -139,7 +143,10 @@ def measure(
 ) -> tuple[np.ndarray, FitPace]:
     """Collective.  The grid of the precomputation, and how fast this machine is; the fit's parts, if any."""
     keys, k = config.precompute, config.model.labels
-    betas = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
+    if keys.grid == "adaptive":
+        betas = np.linspace(*config.prior.beta, len(PLACES))
+    else:
+        betas = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
     sampler = Sampler(lattice, k, keys.sampler)
     parallel.warm_up(comm, lambda: time_sweep(sampler, betas[0], seconds=0.0))
     mean = np.mean([time_sweep(sampler, float(np.quantile(betas, place))) for place in PLACES])
@@ -208,7 +215,10 @@ def precompute_rows(
     config: Config, lattice: Lattice, betas: np.ndarray, sweep: float, size: int
 ) -> list[Row]:
     """The precomputation and its time on `size` ranks, where a sweep takes so many seconds."""
-    keys, starts = config.precompute, chains(config, lattice)
+    keys = config.precompute
+    if keys.grid == "adaptive":
+        return _adaptive_rows(config, lattice, sweep, size)
+    starts = chains(config, lattice)
     total = betas.size * keys.iterations * starts * sweep
     busiest = -(-betas.size // size) * keys.iterations * starts * sweep
     rate = 1e9 * sweep / lattice.sites
@@ -219,6 +229,26 @@ def precompute_rows(
         ("", f"{sweeps}, at each from {starts} start(s)"),
         ("", f"{1e3 * sweep:.3g} ms a sweep, {rate:.2f} ns a site, with {size} rank(s) at work"),
         ("time", f"about {clock(busiest)} for precompute on {size} rank(s), {clock(total)} of CPU time"),
+    ]
+
+
+def _adaptive_rows(config: Config, lattice: Lattice, sweep: float, size: int) -> list[Row]:
+    """What an adaptive binding function takes, as far as it can be told before the posterior is known."""
+    keys = config.precompute
+    sweeps = expected_sweeps(lattice.sites, keys.accuracy)
+    # The chains of a window are at most so many, and each is swept by one rank.
+    ranks = min(size, len(WINDOW))
+    where = "where the posterior is" if config.image.path else "over the interval of the prior"
+    rate = 1e9 * sweep / lattice.sites
+    return [
+        ("precompute", f"adaptive: {where}, until the error of beta is {keys.accuracy:g} posterior sds"),
+        ("", f"about {sweeps} sweeps of {keys.sampler}, several times as many near the transition"),
+        ("", f"{1e3 * sweep:.3g} ms a sweep, {rate:.2f} ns a site, with {size} rank(s) at work"),
+        (
+            "time",
+            f"about {clock(sweeps * sweep / ranks)} for precompute on {size} rank(s), "
+            f"{clock(sweeps * sweep)} of CPU time",
+        ),
     ]
 
 

@@ -1,6 +1,7 @@
 """`mpi-potts fit INPUT.toml`: the posterior of beta, the noise and the labels of an image."""
 
 from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..image.pixels import Image, lattice_of, load_image, with_start
 from ..io import files, fit_file
 from ..io.fit_file import FitPaths
 from ..lattice import Lattice
-from ..methods import driver
+from ..methods import adapt, driver
 from ..methods.base import Facts, Problem, check_method, needs_binding
 from ..model.scale import on_image, on_lattice
 from ..posterior import datasets, words
@@ -22,6 +23,9 @@ from ..runtime.control import Control
 from ..runtime.parallel import Comm, bcast_first, on_root
 from . import image_input
 from .say import note, say
+
+# Fits of one run, at most.
+MOST_FITS = 3
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
@@ -90,6 +94,27 @@ def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> s
             # Before the maps are made, which take as much memory again.
             fit_file.write_end(comm, paths, settings, fit.pack(), problem.config.run.writer)
         return _write(comm, outcome(comm, fit), paths, settings)
+
+
+def fit_until_it_suffices(comm: Comm, problem: Problem, control: Control, options: Any) -> Iterator[str]:
+    """Collective.  Fit, and again where the posterior came to lie beside what an adaptive binding function is
+    good for; yields what there is to say.
+
+    Seldom: the label chains that showed where the curve was needed had not yet come to their end.
+    """
+    yield fit_image(comm, problem, control, options)
+    paths = FitPaths(problem.config.output)
+    for _ in range(MOST_FITS - 1):
+        seen = on_root(comm, adapt.left_the_window, problem.config, paths.result)
+        if seen is None or problem.binding is None:
+            return
+        config, bare = problem.config, replace(problem, binding=None)
+        binding = adapt.obtain(comm, config, problem.lattice, bare, control, options.quiet, seen=seen)
+        if binding.digest == problem.binding.digest:
+            return
+        problem = replace(problem, binding=binding)
+        yield "the posterior lies beside what was simulated for it: more was, and the fit is done again"
+        yield fit_image(comm, problem, control, Namespace(fresh=True, quiet=options.quiet))
 
 
 def _write(comm: Comm, found: Outcome, paths: FitPaths, settings: dict[str, Any]) -> str:

@@ -22,7 +22,13 @@ from ..runtime.parallel import Comm, on_root
 NAME = "input.toml"
 HEAD = "# What a command with an image and no input file stood for.  Paths are relative to this file.\n"
 # Keys that name files.
-FILES = (("image", "mask"), ("image", "graph"), ("precompute", "file"), ("fit", "start"))
+FILES = (
+    ("image", "mask"),
+    ("image", "graph"),
+    ("precompute", "file"),
+    ("precompute", "library"),
+    ("fit", "start"),
+)
 
 
 def load(

@@ -12,29 +12,51 @@ from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT
 from ..image.pixels import lattice_of, load_image
 from ..io import files
 from ..lattice import Lattice
-from ..methods import needs
+from ..methods import adapt, needs
+from ..methods.base import Problem
 from ..model.scale import on_lattice
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
 from . import image_input
+from .fit import pose
 from .say import note, say
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
     """Collective.  Compute, continue or extend the binding function, and say what it is like."""
-    lattice = on_root(comm, lattice_to_cover, config)
+    config, lattice, problem = for_what(comm, config)
     with Control(options.max_hours) as control:
-        binding = obtain(comm, config, lattice, control, options.quiet, options.fresh)
+        binding = obtain(comm, config, lattice, control, options.quiet, options.fresh, problem)
     image_input.keep(comm, config, only_new=True)
     say(comm, f"{BindingPaths.of(config).binding}: {describe(binding)}")
     return 0
 
 
+def for_what(comm: Comm, config: Config) -> tuple[Config, Lattice, Problem | None]:
+    """Collective.  The lattice that the binding function is of, and the image that an adaptive one is for."""
+    if config.precompute.grid == "adaptive" and config.image.path is not None:
+        problem = pose(comm, config)
+        return problem.config, problem.lattice, problem
+    return config, on_root(comm, lattice_to_cover, config), None
+
+
 def obtain(
-    comm: Comm, config: Config, lattice: Lattice, control: Control, quiet: bool = False, fresh: bool = False
+    comm: Comm,
+    config: Config,
+    lattice: Lattice,
+    control: Control,
+    quiet: bool = False,
+    fresh: bool = False,
+    problem: Problem | None = None,
 ) -> Binding:
-    """Collective.  The binding function that the input asks for: read if it is there, else computed."""
+    """Collective.  The binding function that the input asks for: read if it is there, else computed.
+
+    problem : the image that an adaptive one is for; without, it is for any image
+    """
     config = on_lattice(config, lattice)
+    if config.precompute.grid == "adaptive":
+        needs.check_precompute(comm, config, lattice, 1)
+        return adapt.obtain(comm, config, lattice, problem, control, quiet, fresh)
     task, paths = Task.of(config, lattice), BindingPaths.of(config)
     if fresh or not on_root(comm, task.answered_by, paths.binding):
         needs.check_precompute(comm, config, lattice, len(task.kinds))
@@ -47,10 +69,14 @@ def obtain(
 
 def describe(binding: Binding) -> str:
     """One line: the grid, the chains, and what to look at."""
+    simulated = ~binding.composed
     text = (
-        f"{binding.beta.size} betas from {binding.beta[0]:g} to {binding.beta[-1]:g}, "
-        f"{binding.iterations} sweeps of {binding.sampler} at each, largest tau {binding.tau.max():.1f}"
+        f"{np.count_nonzero(simulated)} betas from {binding.beta[0]:g} to {binding.beta[-1]:g}, "
+        f"{binding.counted[simulated].sum()} counted sweeps of {binding.sampler}, "
+        f"largest tau {binding.tau.max():.1f}"
     )
+    if not simulated.all():
+        text += f", {np.count_nonzero(~simulated)} betas composed from smaller lattices"
     for bit, meaning in ((FLAG_DISAGREE, "where the starts disagree"), (FLAG_SHORT, "with short chains")):
         count = int(np.count_nonzero(binding.flag & bit))
         text += f", {count} {meaning}" if count else ""

@@ -7,6 +7,7 @@ from ..binding.compute import BindingPaths, Task, belongs
 from ..config.inputs import Config
 from ..io.fit_file import FitPaths
 from ..lattice import Lattice
+from ..methods import adapt
 from ..methods.base import needs_binding
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
@@ -22,9 +23,10 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     with Control(options.max_hours) as control:
         if needs_binding(config):
             fresh = options.fresh and on_root(comm, _of_another, config, lattice)
-            binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh)
+            binding = precompute.obtain(comm, config, lattice, control, options.quiet, fresh, problem)
             problem = replace(problem, binding=binding)
-        say(comm, fit.fit_image(comm, problem, control, options))
+        for text in fit.fit_until_it_suffices(comm, problem, control, options):
+            say(comm, text)
     image_input.keep(comm, config)
     report.after(comm, FitPaths(config.output).result)
     return 0
@@ -36,4 +38,6 @@ def _of_another(config: Config, lattice: Lattice) -> bool:
     One that answers the input is always worth keeping, and one that other images may share is never removed.
     """
     own = config.precompute.file is None
+    if config.precompute.grid == "adaptive":
+        return own and not adapt.belongs(config, lattice)
     return own and not belongs(Task.of(config, lattice), BindingPaths.of(config))

@@ -46,6 +46,9 @@ IMAGE, AUTO = "image", "auto"
 # What a stored input is read for again: the model, and where its files lay.
 _STORED = ("seed", "output", "image", "model", "prior", "precompute")
 
+# Sweeps at each beta of a grid, as in the paper, and the most of an adaptive one.
+SWEEPS, MOST_SWEEPS = 1000, 20_000
+
 Keys = TypeVar("Keys")
 
 
@@ -156,13 +159,27 @@ class PriorKeys:
 @dataclass(frozen=True)
 class PrecomputeKeys:
     grid: str | tuple[float, ...] = key(
-        Either(Choice("critical", "regular"), Items(_BETA)),
-        "critical",
-        "critical: drawn from a normal around beta_crit; regular: evenly spaced; or the values of beta",
+        Either(Choice("adaptive", "critical", "regular"), Items(_BETA)),
+        "adaptive",
+        "adaptive: where the posterior is; critical: as in the paper, drawn from a normal around beta_crit; "
+        "regular: evenly spaced; or the values of beta",
     )
-    points: int = key(Integer(2), 1000, "number of values of beta on the grid (not for a list)")
-    iterations: int = key(Integer(2), 1000, "sweeps at each beta, burn-in included")
-    burn_in: int = key(Integer(0), 500, "sweeps left out at the start; smaller than iterations")
+    accuracy: float = key(
+        _POSITIVE, 0.1, "of an adaptive grid: the error that it brings to beta, in posterior sds of beta"
+    )
+    points: int = key(
+        Integer(2), 1000, "number of values of beta on the grid (not for a list), of an adaptive one at most"
+    )
+    iterations: int = key(
+        Integer(2),
+        None,
+        f"sweeps at each beta, burn-in included: {SWEEPS}; of an adaptive grid at most, {MOST_SWEEPS}",
+    )
+    burn_in: int = key(
+        Integer(0),
+        500,
+        "sweeps left out at the start; smaller than iterations (an adaptive grid finds it out)",
+    )
     sampler: str = key(Choice(*SAMPLERS), "swendsen-wang", "sampler of the Potts prior")
     starts: str = key(
         Choice("auto", "random", "ordered", "both"),
@@ -176,6 +193,11 @@ class PrecomputeKeys:
     )
     file: Path | None = key(
         Text(), None, "binding function to use, relative to the input file: shared by many images"
+    )
+    library: Path | None = key(
+        Text(),
+        None,
+        "file of small lattices, from which others are composed; mpi_potts/library.h5 in the user's cache",
     )
     keep_states: bool = key(Flag(), True, "keep the last labels, so that more iterations continue the chains")
 
@@ -480,10 +502,17 @@ def _complete(config: Config, path: Path, output: str | os.PathLike | None) -> C
         config,
         output=Path(next(each for each in places if each is not None)),
         image=_resolve(config.image, beside, "path", "mask", "graph"),
-        precompute=_resolve(config.precompute, beside, "file"),
+        precompute=_with_sweeps(_resolve(config.precompute, beside, "file", "library")),
         fit=_resolve(config.fit, beside, "start") if isinstance(config.fit.start, Path) else config.fit,
         prior=prior,
     )
+
+
+def _with_sweeps(keys: PrecomputeKeys) -> PrecomputeKeys:
+    """The keys with the sweeps that their kind of grid has where none are given."""
+    usual = MOST_SWEEPS if keys.grid == "adaptive" else SWEEPS
+    given: int | None = keys.iterations  # none is the default, and is left to the grid
+    return replace(keys, iterations=usual) if given is None else keys
 
 
 def _resolve(table: Any, directory: Path, *names: str) -> Any:
@@ -518,7 +547,8 @@ def _check(config: Config) -> None:
         _refuse("two numbers, the first smaller than the second", beta, "prior", "beta")
     if config.image.kind == "labels" and config.fit.start not in ("best", "paper"):
         _refuse('left out where image.kind = "labels"', str(config.fit.start), "fit", "start")
-    schema.check_burn_in("precompute", config.precompute.burn_in, config.precompute.iterations)
+    if config.precompute.grid != "adaptive":  # which leaves out what a chain needs to settle
+        schema.check_burn_in("precompute", config.precompute.burn_in, config.precompute.iterations)
     for table in config.own.values():
         if hasattr(table, "check"):
             table.check()

@@ -21,3 +21,4 @@ CHECKPOINT = Format("mpi_potts checkpoint", 3)  # where a fit stands
 RESULT = Format("mpi_potts result", 1)  # what a fit found
 STUDY_PART = Format("mpi_potts study part", 2)  # one image of a study by one method
 STUDY = Format("mpi_potts study", 2)  # all of them
+LIBRARY = Format("mpi_potts library", 1)  # moments of reference boxes, from which others are composed

@@ -15,11 +15,16 @@ from ..runtime.parallel import Comm, on_root, ranks_on_node
 from .base import is_hidden, method_of
 
 NUMBER = 8  # bytes of a float64 or int64
+WINDOWS = 24  # chains of an adaptive grid, about
 
 
 def of_precompute(config: Config, lattice: Lattice, chains: int, size: int) -> dict[str, float]:
     """The arrays of a precomputation on `size` ranks, with `chains` chains at each beta."""
     keys = config.precompute
+    if keys.grid == "adaptive":
+        # The windows of a posterior or two, and their labels.
+        packed = (config.model.labels - 1).bit_length() * lattice.sites / 8
+        return {f"image of {_size(lattice)} pixels": 2.0 * lattice.sites + packed * -(-WINDOWS // size)}
     points = keys.points if isinstance(keys.grid, str) else len(keys.grid)
     rows = -(-points // size) * chains
     packed = (config.model.labels - 1).bit_length() * lattice.sites / 8

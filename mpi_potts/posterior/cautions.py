@@ -6,7 +6,7 @@ that its method adds.
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # numba comes with these, which who asks for a constant does 
 FEW_DRAWS = 100.0
 # The binding function is too coarse where its error of beta is more than this part of the posterior's sd.
 COARSE = 0.2
+# Chains of the binding function near the posterior know their errors if together they have so many tau.
+LONG_ENOUGH = 50.0
 # The prior cuts the posterior off where the 95 % interval comes this close to an end, in parts of its width.
 EDGE = 0.005
 # A chain is in a minor mode where its score is behind the best by more than this times the root of the number
@@ -77,10 +79,7 @@ def cautions(
         yield f"beta has {ess:.0f} effective draws; raise {fit.length}"
     yield from fit.cautions()
     if binding_error > COARSE * beta.sd:
-        yield (
-            f"the binding function's error of beta, {binding_error:.2g}, is large against the posterior sd "
-            f"{beta.sd:.2g}; raise precompute.points or precompute.iterations"
-        )
+        yield too_coarse(fit.problem.config.precompute, binding_error, beta)
     if fit.problem.binding is not None:
         yield from flagged(fit.problem.binding, beta)
     yield from at_the_edge(fit.problem.config.prior.beta, beta, fit.problem.binding)
@@ -118,9 +117,34 @@ def minor_modes(behind: np.ndarray, sites: int) -> Iterator[str]:
         )
 
 
+def too_coarse(keys: Any, binding_error: float, beta: Summary) -> str:
+    """Says how much more the binding function needs: its error falls with the root of its sweeps."""
+    ratio = binding_error / (keys.accuracy * beta.sd)
+    more = (
+        f"about {float(f'{ratio * ratio:.2g}'):g} times the sweeps would make it {keys.accuracy:g} of that sd"
+    )
+    how = (
+        f"raise precompute.iterations, which is {keys.iterations}"
+        if keys.grid == "adaptive"
+        else 'take precompute.grid = "adaptive", or raise precompute.points or precompute.iterations'
+    )
+    return (
+        f"the binding function's error of beta, {binding_error:.2g}, is large against the posterior sd "
+        f"{beta.sd:.2g}; {more}: {how}"
+    )
+
+
 def flags_near(binding: "Binding", low: float, high: float, sd: float) -> np.ndarray:
-    """The flags of the betas of the grid within an sd of the interval."""
-    return binding.flag[(binding.beta >= low - sd) & (binding.beta <= high + sd)]
+    """The flags of the betas of the grid within an sd of the interval.
+
+    Chains that are short are not flagged as such where few are among many, or where they are long enough
+    together: the curve is fitted to all of them.
+    """
+    inside = (binding.beta >= low - sd) & (binding.beta <= high + sd)
+    flags = binding.flag[inside]
+    worth = float(np.sum((binding.counted / binding.tau)[inside]))
+    short = 2 * np.count_nonzero(flags & FLAG_SHORT) > flags.size and worth < LONG_ENOUGH
+    return flags if short else flags & ~FLAG_SHORT
 
 
 def flagged(binding: "Binding", beta: Summary) -> Iterator[str]:
@@ -130,10 +154,9 @@ def flagged(binding: "Binding", beta: Summary) -> Iterator[str]:
     if disagree:
         yield (
             f"the posterior lies where a random and an ordered start of the precomputation disagree "
-            f"({disagree} betas): S(z) has two phases there"
+            f"({disagree} betas): S(z) has two phases there, and beta is known only to its error"
         )
-    # A few short chains among others do not matter: the curve is fitted to all of them.
-    if 2 * short > near.size:
+    if short:
         yield (
             f"the chains of the binding function are short near the posterior ({short} of {near.size}): "
             f"its errors are uncertain; raise precompute.iterations"

@@ -21,6 +21,7 @@ seed = 7
 [image]
 shape = [9, 14]
 [precompute]
+grid = "critical"
 points = {points}
 iterations = {iterations}
 burn_in = {burn_in}

@@ -1,0 +1,298 @@
+"""Where to simulate, and for how long: decisions from the curve so far.  Formulas only; `bench` carries them
+out.
+
+Given S, the posterior of beta lies where E[S | beta] = S, with standard deviation r / sd_S; r = 1 where the
+labels are observed, and r^2 = 1 + Var(S(z) | y) / Var(S | beta) where they are hidden.  An error of the
+curve's mean there, of standard error se, moves it by r se / sd_S of its own standard deviations (`aim`).  So
+only the curve near the posterior matters, and about tau / error^2 sweeps there, in all, are needed.  From the
+curve so far, each round either
+
+- locates: the error is larger than the posterior, so five betas are spread over it, with short chains;
+- or refines: eight betas within two sds of the posterior, whose chains are lengthened, by a factor 2 at most,
+  until the error is what was asked for.
+
+Betas are multiples of powers of two near the posterior's sd, so that a window that moves, or that of another
+image with nearly the same S, falls on betas that are there.  Half of the chains of a window start from random
+labels, half from ordered ones: where they disagree, S has two phases, and chains from both starts at every
+beta tell how far they are apart.  That error does not fall with more sweeps, and the search ends with it.
+
+Without an image, `cover` asks that the error be small everywhere on the prior's interval.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import arithmetic
+from .chains import KINDS
+from .estimates import Chains, Estimator, settled
+from .function import Binding
+
+# An error of more than this many posterior sds is located before it is refined.
+FAR = 0.75
+# Multiples of the quantum at which a search places its betas; a quantum is a quarter to a half of the scale.
+LOCATE = (-4, 0, 4)
+WINDOW = (-4, -2, -1, 1, 2, 4)
+# Sweeps of a new chain; the least and greatest growth of chains in a round; a chain counts from so many tau
+# on.
+FIRST = 300
+LEAST, GREATEST = 1.25, 2.0
+ENOUGH = 8.0
+# The chains of the two starts in a window disagree beyond so many standard errors of their difference.
+APART = 4.0
+# Sweeps after which starts that disagree are not waited for any longer.
+PATIENCE = 1000
+# Betas that are added in one round of `cover`, at most, and at least.
+MOST_NEW, LEAST_NEW = 64, 8
+
+
+class Sought(NamedTuple):
+    """A statistic around which the curve is needed, and by how much the posterior of beta is wider than
+    1/sd_S."""
+
+    statistic: float
+    widening: float = 1.0
+
+
+class Aim(NamedTuple):
+    """Where the posterior of beta is by the curve so far: its mean and sd, and the curve's error in such
+    sds."""
+
+    beta: float
+    sd: float
+    error: float
+
+
+class Request(NamedTuple):
+    """A chain at beta from a kind of start, and how many sweeps it shall have."""
+
+    beta: float
+    kind: str
+    sweeps: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is asked for, and how much may be spent on it.
+
+    accuracy : error of beta by the curve, in posterior sds.  points : betas.  sweeps : of one chain.  starts
+    : "auto", or the start of all chains, or "both" """
+
+    interval: tuple[float, float]
+    accuracy: float
+    points: int
+    sweeps: int
+    starts: str = "auto"
+
+
+def aim(curve: Binding, target: Sought, interval: tuple[float, float]) -> Aim:
+    """Where the posterior of beta given a target lies."""
+    low, high = interval
+    beta = float(arithmetic.interp(target.statistic, curve.table[2], curve.table[0]))
+    beta = min(max(beta, low), high)
+    mean, sd = (float(value) for value in curve.moments(beta))
+    # Beyond the end of the prior the posterior is exponential, by the distance of S from the mean there.
+    beyond = abs(target.statistic - mean) if beta in (low, high) else 0.0
+    width = target.widening / max(sd, beyond, 1e-9)
+    near = np.clip(beta + width * np.array([-1.0, 0.0, 1.0]), low, high)
+    error = curve.standard_errors(near)[0] / np.maximum(curve.moments(near)[1], 1e-9)
+    return Aim(beta, width, float(target.widening * error.max()))
+
+
+@dataclass
+class Search:
+    """The betas around one target: the quantum of their spacing, and the number of the middle one."""
+
+    limits: Limits
+    refining: bool = False
+    quantum: float = 0.0
+    middle: int = 0
+    length: int = FIRST
+    apart: bool = False
+    done: bool = False
+    limited: str = ""
+    expected: float = 0.0  # sweeps until the error is reached
+
+    def plan(self, estimator: Estimator, curve: Binding, chains: Chains, target: Sought) -> list[Request]:
+        """What to simulate next; nothing where the error is reached, or cannot be."""
+        self.done, self.limited = False, ""
+        if unsettled := self._unsettled(chains):
+            return unsettled
+        found = aim(curve, target, self.limits.interval)
+        self._place(found)
+        betas = self._betas()
+        if self.refining:
+            self.apart = self.apart or disagree(estimator, curve, chains, betas)
+        requests = self._missing(chains, betas)
+        if requests:
+            return requests if self._room(chains, requests) else []
+        if self.refining and found.error <= self.limits.accuracy:
+            taus = [estimator.moments(beta, chains[beta]) for beta in betas]
+            if all(draws >= ENOUGH * moments.tau for moments, draws in taus):
+                self.done = True
+                return []
+        if self.apart and self.length >= PATIENCE:
+            self.limited = "apart"
+            return []
+        ratio = found.error / self.limits.accuracy
+        need = ratio * ratio
+        growth = GREATEST if not self.refining else min(max(1.1 * need, LEAST), GREATEST)
+        # Some chains may be longer already, because they had not settled.
+        shortest = min(statistic.size for beta in betas for statistic in chains[beta].values())
+        self.length = min(math.ceil(shortest * growth), self.limits.sweeps)
+        self.expected = len(betas) * shortest * (need - 1.0) if self.refining else 0.0
+        if self.length <= shortest:
+            self.limited = f"{math.ceil(len(betas) * shortest * max(need, LEAST))}"
+            return []
+        return self._missing(chains, betas)
+
+    def _unsettled(self, chains: Chains) -> list[Request]:
+        """Chains of the betas at hand that have not forgotten their start, to be made longer before all
+        else."""
+        asked = []
+        for beta in self._betas() if self.quantum else ():
+            for kind, statistic in chains.get(beta, {}).items():
+                longer = min(math.ceil(statistic.size * GREATEST), self.limits.sweeps, PATIENCE)
+                if longer > statistic.size and not settled({kind: statistic}):
+                    asked.append(Request(beta, kind, longer))
+        return asked
+
+    def _place(self, found: Aim) -> None:
+        """Move the betas where the curve says now, but not for every little change of it."""
+        low, high = self.limits.interval
+        refining = found.error <= FAR
+        scale = found.sd if refining else min(max(found.error * found.sd, found.sd), (high - low) / 8)
+        quantum = below(scale / 2)
+        middle = round(found.beta / quantum)
+        same = refining == self.refining and self.quantum > 0.0 and 0.7 < scale / (2 * self.quantum) < 2.8
+        if same and abs(found.beta / self.quantum - self.middle) <= 2.0:
+            return
+        if refining != self.refining or quantum != self.quantum:
+            self.length = FIRST
+        self.refining, self.quantum, self.middle = refining, quantum, middle
+
+    def _betas(self) -> list[float]:
+        low, high = self.limits.interval
+        steps = WINDOW if self.refining else LOCATE
+        betas = {min(max((self.middle + step) * self.quantum, low), high) for step in steps}
+        return sorted(betas)
+
+    def _missing(self, chains: Chains, betas: Sequence[float]) -> list[Request]:
+        """The chains of these betas that are shorter than they shall be."""
+        asked = []
+        for place, beta in enumerate(betas):
+            there = chains.get(beta, {})
+            kinds = kinds_at(self.limits.starts, place, there, self.apart)
+            asked += [Request(beta, kind, self.length) for kind in kinds if _size(there, kind) < self.length]
+        return asked
+
+    def _room(self, chains: Chains, requests: Sequence[Request]) -> bool:
+        new = {request.beta for request in requests} - set(chains)
+        if len(chains) + len(new) <= self.limits.points:
+            return True
+        self.limited = "points"
+        return False
+
+
+def below(scale: float) -> float:
+    """The largest power of two that is not above a number."""
+    return math.ldexp(0.5, math.frexp(scale)[1])
+
+
+def _size(there, kind):
+    return there[kind].size if kind in there else 0
+
+
+def kinds_at(starts: str, place: int, there: Iterable[str], apart: bool) -> tuple[str, ...]:
+    """The starts of the chains at a beta: those that are there, else by turns; both where starts disagree."""
+    if starts == "both" or apart:
+        return KINDS
+    if starts != "auto":
+        return (starts,)
+    return tuple(kind for kind in KINDS if kind in there) or (KINDS[place % 2],)
+
+
+def disagree(estimator: Estimator, curve: Binding, chains: Chains, betas: Sequence[float]) -> bool:
+    """Whether the chains of a window tell from which start they came."""
+    sums: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    for beta in betas:
+        for kind, statistic in chains.get(beta, {}).items():
+            if not settled({kind: statistic}):
+                return False
+            found, _ = estimator.moments(beta, {kind: statistic})
+            distance = found.mean - float(curve.moments(beta)[0])
+            sums[kind].append((distance, found.mean_se * found.mean_se))
+    if not all(sums.values()):
+        return False
+    means, errors = [], []
+    for rows in sums.values():
+        weight = [1.0 / max(square, 1e-9) for _, square in rows]
+        means.append(sum(w * d for w, (d, _) in zip(weight, rows)) / sum(weight))
+        errors.append(1.0 / sum(weight))
+    return abs(means[0] - means[1]) > APART * math.sqrt(sum(errors))
+
+
+def cover(curve: Binding, chains: Chains, limits: Limits, length: int) -> tuple[list[Request], float]:
+    """What to simulate so that the curve is good on the whole interval, and the largest error so far.
+
+    length : sweeps of a new chain.
+    """
+    low, high = limits.interval
+    inside = (curve.table[0] >= low) & (curve.table[0] <= high)
+    nodes = np.unique(np.concatenate([[low, high], curve.table[0][inside]]))
+    sd = np.maximum(curve.moments(nodes)[1], 1e-9)
+    # An error of less than half a pair of neighbours is no error.
+    error = curve.standard_errors(nodes)[0] / np.maximum(sd, 0.5 / limits.accuracy)
+    worst = float(error.max())
+    if worst <= limits.accuracy:
+        return [], worst
+    excess = np.where(error > 0.7 * limits.accuracy, error * error, 0.0)
+    mass = np.append(0.0, np.cumsum((excess[1:] + excess[:-1]) / 2 * np.diff(nodes)))
+    count = min(max(LEAST_NEW, len(chains)), MOST_NEW, limits.points - len(chains))
+    if count <= 0 or mass[-1] <= 0.0:
+        return _longer(curve, chains, limits, nodes[error > limits.accuracy]), worst
+    at = (np.arange(count) + 0.5) / count * mass[-1]
+    quantum = below((high - low) / 2e5)
+    betas = [min(max(round(b / quantum) * quantum, low), high) for b in arithmetic.interp(at, mass, nodes)]
+    new = [beta for beta in sorted(set(betas)) if beta not in chains]
+    if not new:
+        return _longer(curve, chains, limits, nodes[error > limits.accuracy]), worst
+    return [
+        Request(b, kind, length) for i, b in enumerate(new) for kind in kinds_at(limits.starts, i, (), False)
+    ], worst
+
+
+def _longer(curve: Binding, chains: Chains, limits: Limits, bad: np.ndarray) -> list[Request]:
+    """The chains around the betas where the curve is not good enough, twice as long."""
+    betas = np.array(sorted(chains))
+    near = {float(betas[min(i, betas.size - 1)]) for i in np.searchsorted(betas, bad)}
+    near |= {float(betas[max(i - 1, 0)]) for i in np.searchsorted(betas, bad)}
+    return [
+        Request(beta, kind, min(2 * statistic.size, limits.sweeps))
+        for beta in sorted(near)
+        for kind, statistic in chains[beta].items()
+        if statistic.size < limits.sweeps
+    ]
+
+
+def pilot_grid(transition: float, high: float, count: int) -> np.ndarray:
+    """(count,) betas from 0 to `high`, dense around the transition."""
+    width = 0.1 * transition
+    t = np.linspace(
+        float(arithmetic.asinh(-transition / width)),
+        float(arithmetic.asinh((high - transition) / width)),
+        count,
+    )
+    beta = transition + width * arithmetic.sinh(t)
+    beta[0], beta[-1] = 0.0, high
+    return beta
+
+
+def expected_sweeps(sites: int, accuracy: float) -> int:
+    """The sweeps that a search takes, about, away from the transition: locating, settling, and tau /
+    error^2."""
+    tau, chains = (30.0, 10) if sites >= 100_000 else (8.0, 8)
+    return round(chains * FIRST + 1.5 * tau / (accuracy * accuracy))

@@ -1,0 +1,120 @@
+"""log C of a lattice composed from lattices of moderate size.
+
+On a box with free boundaries log C is a bulk term for every site, a term for every piece of its boundary, and
+one for its corners (in a volume also one for its edges), up to what vanishes exponentially with the sides
+measured in correlation lengths:
+
+    plane    log C = H W f(beta) + (H + W) e(beta) + c(beta)
+    volume   log C = D H W f(beta) + (D H + H W + W D) e(beta) + (D + H + W) g(beta) + c(beta).
+
+The terms need not be known one by one.  The counts of a lattice are those of a few reference boxes with
+weights w_i, so that log C = sum w_i log C_i, and its derivatives, the mean and the variance of S(z), follow
+with the same weights.  A masked lattice has two counts, its sites and the pairs of neighbours that it misses
+at its boundary; its corners are not counted.
+
+Errors are of two kinds.  Those of the reference curves add up with the squares of the weights.  What the
+composition leaves out, most of all near the transition, is judged by a second composition from fewer terms:
+their difference counts as an error in full.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import arithmetic
+from ..lattice import GRAPH, Lattice
+from .function import Binding
+
+# Sides of the reference boxes by dimensions, the smaller ones for lattices of fewer sites than `MANY`.
+MANY = 200_000
+SIDES = {2: ((32, 64, 128), (64, 128, 256)), 3: ((8, 12, 16, 24), (12, 16, 24, 40))}
+# Errors of neighbouring betas of one reference curve are not independent: a composed row counts as fewer.
+CORRELATED = 2.0
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Moments of S(z) with standard errors at some betas, each an array (n,)."""
+
+    beta: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    mean_se: np.ndarray
+    sd_se: np.ndarray
+
+
+def references(lattice: Lattice) -> tuple[Lattice, ...]:
+    """The boxes from which a lattice can be composed, the smallest first; none where it cannot."""
+    if lattice.neighbourhood == GRAPH:
+        return ()
+    sides = SIDES[lattice.dimensions][lattice.sites >= MANY]
+    return tuple(Lattice((side,) * lattice.dimensions, lattice.neighbourhood) for side in sides)
+
+
+def weights(lattice: Lattice, boxes: Sequence[Lattice]) -> tuple[np.ndarray, np.ndarray]:
+    """(boxes,) weights of the boxes in the lattice: by all terms, and by one term less."""
+    if lattice.mask is None and lattice.neighbourhood != "hexagonal":
+        counts, fewer = _box_counts, slice(1, None)
+    else:
+        counts, fewer = _mask_counts, slice(None)
+    table = np.array([counts(box) for box in boxes])
+    wanted = counts(lattice)
+    terms = wanted.size
+    best = _solve(table[-terms:], wanted, len(boxes))
+    if counts is _box_counts:
+        # Without the corners, from the larger boxes.
+        return best, _solve(table[fewer, : terms - 1][-(terms - 1) :], wanted[: terms - 1], len(boxes))
+    # From the smallest and the largest box.
+    ends = np.array([0, len(boxes) - 1])
+    other = np.zeros(len(boxes))
+    other[ends], _ = arithmetic.solve(np.ascontiguousarray(table[ends].T), wanted)
+    return best, other
+
+
+def _solve(table: np.ndarray, wanted: np.ndarray, boxes: int) -> np.ndarray:
+    """Weights of the last boxes with which their counts are the wanted ones; the others have none."""
+    found = np.zeros(boxes)
+    scale = table[-1]
+    found[boxes - len(table) :], _ = arithmetic.solve(np.ascontiguousarray((table / scale).T), wanted / scale)
+    return found
+
+
+def _box_counts(lattice: Lattice) -> np.ndarray:
+    """The elementary symmetric polynomials of the sides, the product first, then one less to the constant."""
+    sums = [1.0]
+    for side in lattice.shape:
+        sums = [a + b * side for a, b in zip([*sums, 0.0], [0.0, *sums])]
+    return np.array(sums[::-1])
+
+
+def _mask_counts(lattice: Lattice) -> np.ndarray:
+    """Sites, and neighbours that the sites miss."""
+    return np.array([float(lattice.sites), lattice.degree * lattice.sites - 2.0 * lattice.edges])
+
+
+def compose(lattice: Lattice, curves: Sequence[Binding], beta: np.ndarray) -> Composed:
+    """Moments of S(z) on a lattice from the binding functions of its references, at betas within theirs."""
+    boxes = references(lattice)
+    best, other = weights(lattice, boxes)
+    moments = [curve.moments(beta) for curve in curves]
+    errors = [curve.standard_errors(beta) for curve in curves]
+
+    def total(weight: np.ndarray, parts: Sequence[np.ndarray]) -> np.ndarray:
+        return np.sum([w * part for w, part in zip(weight, parts)], axis=0)
+
+    means = [mean for mean, _ in moments]
+    variances = [sd * sd for _, sd in moments]
+    mean, variance = total(best, means), total(best, variances)
+    square = best * best
+    mean_error = total(square, [se * se for se, _ in errors])
+    variance_error = total(square, [4.0 * v * se * se for v, (_, se) in zip(variances, errors)])
+    left_out, left_out_variance = mean - total(other, means), variance - total(other, variances)
+    left_out, left_out_variance = left_out / 6, left_out_variance / 6
+    mean_se = CORRELATED * np.sqrt(mean_error + left_out * left_out)
+    variance_se = CORRELATED * np.sqrt(variance_error + left_out_variance * left_out_variance)
+    # Differences of large numbers may leave nothing: as much as the largest box has for its number of edges.
+    least = variances[-1] * (lattice.edges / boxes[-1].edges) / 4.0
+    variance_se = np.where(variance < least, np.maximum(variance_se, least), variance_se)
+    sd = np.sqrt(np.maximum(variance, least))
+    return Composed(beta, mean, sd, mean_se, variance_se / (2.0 * sd))

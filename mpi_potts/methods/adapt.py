@@ -1,0 +1,330 @@
+"""The binding function of an input whose grid is adaptive: for one image, or for any.
+
+For an image the curve is needed where the posterior of beta is.  Observed labels say where: their S.  Of a
+hidden image the label chains find out: they start as those of the fit will, sweep with beta from the curve so
+far, and S(z) after each bout says where the curve must be better, until neither moves.  A chain that stays in
+a mode of its own has a target of its own.
+
+All decisions are made from what every rank knows, so they are the same on any number of ranks; chains of the
+prior are functions of their beta, start and length, so that a job that was stopped makes the same decisions
+again, and finds what it had simulated.  That a binding file answers an input is written into it."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..binding import adaptive, library
+from ..binding import file as binding_file
+from ..binding.adaptive import Aim, Limits, Request, Search, Sought, aim
+from ..binding.bench import Bench
+from ..binding.chains import OfAnother, check_identity, identity_of
+from ..binding.composition import Composed
+from ..binding.compute import BindingPaths, find_anchor, prepare
+from ..binding.estimates import Estimator
+from ..binding.function import Binding
+from ..config.inputs import Config
+from ..errors import Damaged, Foreign, InputError
+from ..io import files, reading
+from ..labels.ensemble import LabelChains
+from ..lattice import Lattice
+from ..model.transition import transition
+from ..runtime.control import Control
+from ..runtime.parallel import Comm, decided, merge_rows, on_root, quiet_wait
+from .base import Problem
+
+# Lattices of fewer sites have their pilot simulated on themselves, with so many sites times sweeps at each
+# beta.
+FEW_SITES = 40_000
+PILOT_WORK = 3_000_000
+PILOT_SWEEPS = (200, 2000)
+# Sweeps of a bout of the label chains, by turns; the last number is that of all later ones.
+BOUTS = (50, 50, 100, 100, 200)
+MOST_BOUTS = 12
+# S(z) stays where it moved by less than this part of the posterior's width from one bout to the next.
+STAYS = 0.5
+# Searches of chains whose posteriors are within so many sds of each other are one.
+SAME = 2.0
+MOST_ROUNDS = 60
+EXPLORED = 1.0
+# A posterior may be wider, or elsewhere, than the label chains of the search had it: an error that much
+# larger.
+TOLERATED = 1.5
+
+
+def request_of(config: Config, lattice: Lattice, image: str) -> str:
+    """64 hex digits of all that an adaptive binding function is a function of; image : digest of the pixels,
+    if any."""
+    keys, fit = config.precompute, config.fit
+    asked: dict[str, Any] = {
+        "lattice": lattice.digest,
+        "labels": config.model.labels,
+        "seed": config.seed,
+        "image": image,
+        "accuracy": keys.accuracy,
+        "points": keys.points,
+        "iterations": keys.iterations,
+        "starts": keys.starts,
+        "sampler": keys.sampler,
+        "beta": list(config.prior.beta),
+    }
+    if image:
+        asked |= {"prior": asdict(config.prior), "chains": fit.chains, "start": str(fit.start)}
+        asked |= {"warm_up": config.smc.warm_up}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def answered(path: Path, request: str) -> bool:
+    """Whether a binding file has the answer already; on one rank."""
+    if not path.exists():
+        return False
+    try:
+        attributes = binding_file.read_settings(path)[0]
+    except Damaged:
+        return False
+    return request in str(attributes.get("answers", "")).split()
+
+
+def belongs(config: Config, lattice: Lattice) -> bool:
+    """Whether the binding file that is there, if any, is of this lattice, k and sampler; on one rank."""
+    path = BindingPaths.of(config).binding
+    try:
+        check_belongs(config, lattice, path)
+    except OfAnother:
+        return False
+    return True
+
+
+def check_belongs(config: Config, lattice: Lattice, path: Path) -> None:
+    """Refuse a binding file of another lattice, k or sampler; its seed may be any, and stays.  On one
+    rank."""
+    try:
+        attributes = binding_file.read_settings(path)[0] if path.exists() else None
+    except Foreign as error:  # any file may have been named
+        raise InputError(f"{error}; it is not overwritten: remove it, or name another file") from None
+    except Damaged:  # it will be written again
+        return
+    if attributes is not None:
+        keys = config.model.labels, config.precompute.sampler, attributes["seed"]
+        check_identity(path, attributes, identity_of(lattice, *keys))
+
+
+def is_there(config: Config, lattice: Lattice, problem: Problem | None, path: Path) -> bool:
+    """Whether a binding file answers the input; one of another lattice, k or sampler is refused.  On one
+    rank."""
+    check_belongs(config, lattice, path)
+    return answered(path, request_of(config, lattice, "" if problem is None else problem.facts.digest))
+
+
+def left_the_window(config: Config, path: Path) -> np.ndarray | None:
+    """S(z) (chains, n) of a result whose binding function, an adaptive one, is not good enough where its
+    posterior lies; else None.  On one rank."""
+    if config.precompute.grid != "adaptive" or config.precompute.interpolation != "smooth":
+        return None
+    content = reading.contents(path)
+    found = content.attributes
+    if found["binding_error"] <= TOLERATED * config.precompute.accuracy * found["beta_sd"]:
+        return None
+    if "marginal/statistic" not in content.shapes:
+        return None
+    return content.arrays(["marginal/statistic"])["marginal/statistic"].reshape(found["chains"], -1)
+
+
+def obtain(
+    comm: Comm,
+    config: Config,
+    lattice: Lattice,
+    problem: Problem | None,
+    control: Control,
+    quiet: bool = False,
+    fresh: bool = False,
+    seen: np.ndarray | None = None,
+) -> Binding:
+    """Collective.  The binding function of the input: as it is there, or grown to what is asked.
+
+    problem : the image that it is for, None for any
+    seen    : (chains, n) S(z) of label chains of the image, where these have run already
+    """
+    paths = BindingPaths.of(config)
+    digest = "" if problem is None else problem.facts.digest
+    digest += "" if seen is None else hashlib.sha256(np.ascontiguousarray(seen).tobytes()).hexdigest()
+    request = request_of(config, lattice, digest)
+    on_root(comm, files.make_directory, paths.binding.parent)
+    with files.locked(comm, paths.lock, wait=True):
+        if fresh or not on_root(comm, answered, paths.binding, request):
+            prepare(comm, paths, fresh)
+            _Adaptation(comm, config, lattice, problem, paths, control, quiet).run(request, seen)
+        return on_root(comm, binding_file.read_binding, paths.binding, config.precompute.interpolation)
+
+
+class _Adaptation:
+    """One adaptive binding function in the making."""
+
+    def __init__(
+        self,
+        comm: Comm,
+        config: Config,
+        lattice: Lattice,
+        problem: Problem | None,
+        paths: BindingPaths,
+        control: Control,
+        quiet: bool,
+    ):
+        """Collective.  Takes up what is there, and adds a pilot where there is none."""
+        self.comm, self.config, self.lattice, self.problem = comm, config, lattice, problem
+        keys = config.precompute
+        self.limits = Limits(config.prior.beta, keys.accuracy, keys.points, keys.iterations, keys.starts)
+        self.bench = Bench(comm, config, lattice, paths, control, quiet)
+        composed, k = self._composed(), config.model.labels
+        self.grid = adaptive.pilot_grid(transition(lattice, k), self._highest(), library.POINTS)
+        anchor = on_root(comm, find_anchor, lattice, k, self.grid)
+        self.estimator = Estimator(lattice, self.bench.identity, composed, anchor)
+        if composed is None:
+            self._pilot()
+
+    def _highest(self) -> float:
+        """The largest beta of the curve: far in the ordered phase, and no smaller than the prior's."""
+        return max(library.highest(self.lattice, self.config.model.labels), self.config.prior.beta[1])
+
+    def _composed(self) -> Composed | None:
+        """Collective.  Composed rows, where the lattice is too large for a pilot of its own."""
+        if self.lattice.sites < FEW_SITES:
+            return None
+        path = self.config.precompute.library or library.default_path()
+        return library.compose_pilot(self.comm, self.lattice, self.config.model.labels, path)
+
+    def _pilot(self) -> None:
+        """Collective.  Short chains over all betas on the lattice itself, unless such chains are there."""
+        lattice, k = self.lattice, self.config.model.labels
+        least, most = PILOT_SWEEPS
+        sweeps = min(max(PILOT_WORK // lattice.sites, least), most, self.limits.sweeps)
+        critical = transition(lattice, k)
+        known = np.array(sorted(self.bench.chains))
+        if (
+            known.size >= library.POINTS
+            and known[0] <= self.limits.interval[0]
+            and known[-1] >= self.limits.interval[1]
+        ):
+            return
+        starts = [("random" if beta < critical else "ordered") for beta in self.grid]
+        self.bench.extend([Request(float(b), kind, sweeps) for b, kind in zip(self.grid, starts)], "pilot")
+
+    def run(self, request: str, seen: np.ndarray | None) -> None:
+        """Collective.  Grow the curve to what is asked, and write it."""
+        if self.problem is None:
+            self._cover()
+        elif seen is not None:
+            self._refine(decided(self.comm, targets_of, seen, self.curve(), self.limits.interval))
+        elif self.problem.hidden:
+            self._follow(self.problem)
+        else:
+            self._refine([Sought(float(self.problem.statistic))])
+        more = {"grid": "adaptive", "answers": " ".join([*self._answers(), request])}
+        self.bench.write(self.estimator, more)
+
+    def _answers(self) -> list[str]:
+        base = self.bench.base
+        return [] if base is None else str(base.attributes.get("answers", "")).split()
+
+    def curve(self) -> Binding:
+        """Collective.  The curve through all that is known."""
+        return decided(self.comm, self.estimator.binding, self.bench.chains)
+
+    def _cover(self) -> None:
+        """Collective.  The whole interval of the prior."""
+        for _ in range(MOST_ROUNDS):
+            curve = self.curve()
+            requests, worst = decided(
+                self.comm, adaptive.cover, curve, self.bench.chains, self.limits, adaptive.FIRST
+            )
+            if not requests:
+                break
+            self.bench.extend(requests, f"binding function, error {worst:.2g} of {self.limits.accuracy:g}")
+
+    def _refine(
+        self, targets: list[Sought], searches: list[Search] | None = None, locate: bool = False
+    ) -> Binding:
+        """Collective.  Better the curve around the targets; only as far as they are located, if `locate`."""
+        searches = [Search(self.limits) for _ in targets] if searches is None else searches
+        curve, rounds = self.curve(), 0
+        while rounds < MOST_ROUNDS:
+            aims = [aim(curve, target, self.limits.interval) for target in targets]
+            if locate and all(a.error <= EXPLORED for a in aims):
+                return curve
+            requests: dict[tuple[float, str], int] = {}
+            for search, target in zip(searches, targets):
+                for beta, kind, sweeps in search.plan(self.estimator, curve, self.bench.chains, target):
+                    requests[beta, kind] = max(sweeps, requests.get((beta, kind), 0))
+            if not requests:
+                return curve
+            rounds += 1
+            worst = max(a.error for a in aims)
+            where = ", ".join(f"beta {a.beta:.5f}" for a in aims)
+            label = f"binding function, {where}, error {worst:.2g} of {self.limits.accuracy:g}"
+            expected = sum(search.expected for search in searches)
+            self.bench.extend(
+                [Request(beta, kind, n) for (beta, kind), n in requests.items()], label, expected
+            )
+            curve = self.curve()
+        return curve
+
+    def _follow(self, problem: Problem) -> None:
+        """Collective.  The targets of a hidden image, by its label chains, and the curve around them."""
+        problem.compile(self.comm)
+        chains = problem.chains(self.comm)
+        curve = self.curve()
+        chains.warm_up(problem.start)
+        targets: list[Sought] = []
+        searches: list[Search] = []
+        settled, bout, interval = False, 0, self.limits.interval
+        while not settled:
+            before, sweeps = targets, BOUTS[min(bout, len(BOUTS) - 1)]
+            statistic = _bout(self.comm, chains, curve, interval, sweeps)
+            targets = decided(self.comm, targets_of, statistic, curve, interval)
+            bout += 1
+            stay = len(targets) == len(before) and all(
+                _stays(now, then, curve, interval) for now, then in zip(targets, before)
+            )
+            settled = stay or bout == MOST_BOUTS
+            if len(searches) != len(targets):
+                searches = [Search(self.limits) for _ in targets]
+            curve = self._refine(targets, searches, locate=not settled)
+
+
+def _bout(
+    comm: Comm, chains: LabelChains, curve: Binding, interval: tuple[float, float], sweeps: int
+) -> np.ndarray:
+    """Collective.  (chains, sweeps) S(z) of every label chain in a bout, beta drawn from the curve before
+    each sweep."""
+    own = [chain.sample(curve.table, interval, sweeps, count=False).statistic for chain in chains.chains]
+    quiet_wait(comm)
+    return merge_rows(
+        comm, chains.numbers, np.array(own, dtype=np.int64).reshape(len(own), sweeps), chains.count
+    )
+
+
+def targets_of(statistic: np.ndarray, curve: Binding, interval: tuple[float, float]) -> list[Sought]:
+    """The distinct targets of chains (chains, sweeps): means over the later half, those of one mode
+    together."""
+    late = statistic[:, statistic.shape[1] // 2 :]
+    found: list[tuple[Sought, Aim]] = []
+    for row in late[np.argsort(late.mean(axis=1), kind="stable")]:
+        mean, spread = float(row.mean()), float(row.var())
+        beta = aim(curve, Sought(mean), interval).beta
+        variance = max(float(curve.moments(beta)[1]), 1e-9)
+        widening = float(np.sqrt(1.0 + spread / (variance * variance)))
+        target = Sought(mean, widening)
+        here = aim(curve, target, interval)
+        if found and here.beta - found[-1][1].beta <= SAME * found[-1][1].sd:
+            continue
+        found.append((target, here))
+    return [target for target, _ in found]
+
+
+def _stays(now: Sought, before: Sought, curve: Binding, interval: tuple[float, float]) -> bool:
+    """Whether a target moved by little of the width of its posterior."""
+    a, b = (aim(curve, target, interval) for target in (now, before))
+    return abs(a.beta - b.beta) <= STAYS * a.sd
