@@ -24,6 +24,7 @@ OUTPUT = {
     ".fit.lock",
     "result.h5",
     "posterior.nc",
+    "end.h5",
     "report.html",
     "labels.png",
     "entropy.png",
