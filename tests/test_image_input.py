@@ -77,6 +77,12 @@ def test_labels_that_cannot_be_are_refused(image, labels, said):
         image_input.load(str(image), [], None, labels)
 
 
+def test_a_table_that_is_set_to_a_value_is_refused(image):
+    for setting in ("image=3", "model=3"):
+        with pytest.raises(InputError, match=f"--set {setting}"):
+            image_input.load(str(image), [setting], None, None)
+
+
 def test_an_image_that_is_not_there_is_refused(image):
     with pytest.raises(InputError, match=r"nothing.tif: does not exist"):
         image_input.load("nothing.tif", [], None, "3")

@@ -42,7 +42,10 @@ def load(
     tables: dict[str, Any] = {"image": {}}
     for setting in [*settings, *chosen]:
         overrides.apply(tables, setting)
-    if "labels" not in tables.get("model", {}):
+    for name in ("image", "model"):
+        if not isinstance(tables.setdefault(name, {}), dict):
+            raise InputError(f"--set {name}={tables[name]}: {name} is a table; must be table.key=value")
+    if "labels" not in tables["model"]:
         raise InputError(f"{target}: --labels is missing; the number of kinds of pixels is needed, as in 3")
     if not Path(target).is_file():
         raise InputError(f"{target}: does not exist, or is not a file; an image or an input file is accepted")
