@@ -19,6 +19,7 @@ _HOMES = {
     "simulate": "api",
     "load": "posterior.result",
     "Result": "posterior.result",
+    "Comparison": "posterior.choice",
     "Simulated": "posterior.result",
     "Binding": "binding.function",
     "InputError": "errors",

@@ -41,6 +41,11 @@ def _carry_out(comm, options) -> int:
     if name != "doctor":  # which reports what is wrong with the launcher
         parallel.check_launcher(comm)
     settings = _input_of(options) if takes_input else None
+    if settings is not None and settings.choices and name != "run":
+        raise InputError(
+            f"{options.target}: model.labels = {list(settings.choices)}: one number is accepted by "
+            f"`mpi-potts {name}`; `mpi-potts run` compares several"
+        )
     # Imported when needed, so that doctor and --help work where a library cannot be loaded.
     command = importlib.import_module(f".cli.{name}", __package__)
     with _compiling_said(comm, options.quiet) if takes_input else contextlib.nullcontext():

@@ -24,6 +24,7 @@ import numpy as np
 
 from .binding import file as binding_file
 from .binding.function import Binding
+from .cli import choice as choice_command
 from .cli import fit as fit_command
 from .cli import precompute as precompute_command
 from .cli import simulate as simulate_command
@@ -36,6 +37,7 @@ from .io.fit_file import FitPaths
 from .kernels import compiling
 from .lattice import Lattice
 from .methods.base import Problem, needs_binding
+from .posterior.choice import Comparison
 from .posterior.result import Result, Simulated, simulated_of
 from .runtime import parallel
 from .runtime.control import Control
@@ -77,32 +79,49 @@ def fit(
     fresh: bool = False,
     max_hours: float | None = None,
     **keys: Any,
-) -> Result:
-    """Fit the hidden Potts model to an image, an array or a path.
+) -> Result | Comparison:
+    """Fit the hidden Potts model to an image, an array or a path; with several numbers of labels, as in
+    labels=[2, 3, 4], fit each of them, and tell which the image speaks for.
 
     binding : a binding function of the image's lattice, or the path of one; computed where it is left out
     keys    : keys of the input file, first of all `[fit]`: labels, beta, mean, variance, method, ...
     """
     with _session("fit", comm, output, quiet, fresh, max_hours) as session:
-        comm = session.comm
         settings = session.configure(keys, image, binding)
-        problem = fit_command.pose(comm, settings)
-        settings, lattice = problem.config, problem.lattice
-        if needs_binding(settings):
-            problem = replace(problem, binding=session.binding(settings, lattice, binding, problem))
-        # Where the input lies is where its image will: a report finds it there.
-        settings = replace(settings, path=session.directory / "input.toml")
-        problem = replace(problem, config=settings)
-        if binding is None:
-            for _ in fit_command.fit_until_it_suffices(comm, problem, session.control, session.options):
-                pass  # what it says is in the result
-        else:
-            fit_command.fit_image(comm, problem, session.control, session.options)
-        on_root(comm, session.keep_arrays)
-        result = _read_result(comm, FitPaths(settings.output).result)
-        if comm.rank == 0 and not quiet:
-            print(result, flush=True)
-        return result
+        found = _choose(session, settings, binding) if settings.choices else _fit(session, settings, binding)
+        if session.comm.rank == 0 and not quiet:
+            print(found, flush=True)
+        return found
+
+
+def _fit(session: "_Session", settings: Config, binding: Any) -> Result:
+    """Collective.  One fit, with its binding function."""
+    comm = session.comm
+    problem = fit_command.pose(comm, settings)
+    settings, lattice = problem.config, problem.lattice
+    if needs_binding(settings):
+        problem = replace(problem, binding=session.binding(settings, lattice, binding, problem))
+    # Where the input lies is where its image will: a report finds it there.
+    settings = replace(settings, path=session.directory / "input.toml")
+    problem = replace(problem, config=settings)
+    if binding is None:
+        for _ in fit_command.fit_until_it_suffices(comm, problem, session.control, session.options):
+            pass  # what it says is in the result
+    else:
+        fit_command.fit_image(comm, problem, session.control, session.options)
+    on_root(comm, session.keep_arrays)
+    return _read_result(comm, FitPaths(settings.output).result)
+
+
+def _choose(session: "_Session", settings: Config, binding: Any) -> Comparison:
+    """Collective.  A fit for every number of labels, and what speaks for each."""
+    if binding is not None:
+        raise InputError(f"{session.call}: binding: to be left out where labels has several numbers")
+    comm, found, results = session.comm, [], {}
+    for each in on_root(comm, choice_command.inputs_of, settings):
+        results[each.model.labels] = _fit(session, each, None)
+        found.append(choice_command.evidence_of(comm, each, session.options))
+    return replace(choice_command.write(comm, settings, found), read=results.__getitem__)
 
 
 def simulate(

@@ -145,7 +145,10 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "labels": (
         "--labels",
-        {"metavar": "K", "help": "number of labels; with an image in place of an input file, it is needed"},
+        {
+            "metavar": "K",
+            "help": "number of labels, needed with an image in place of an input file; 2:6: which of these",
+        },
     ),
     "quiet": ("--quiet", {"action": "store_true", "help": "no progress, only the result and errors"}),
     "fresh": ("--fresh", {"action": "store_true", "help": "start over instead of continuing"}),

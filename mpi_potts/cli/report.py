@@ -1,7 +1,8 @@
 """`mpi-potts report RESULT.h5`: a page with figures, and maps of the labels, beside the result.
 
-Of a study, study.h5: a page with its table and figures.  Of a binding function, binding.h5: a page with its
-curves, beside the exact ones on a small lattice, or those of another binding function (`--compare`).
+Of several numbers of labels, choice.h5, or of a study, study.h5: a page with its table and figures.  Of a
+binding function, binding.h5: a page with its curves, beside the exact ones on a small lattice, or those of
+another binding function (`--compare`).
 """
 
 import importlib.util
@@ -47,6 +48,7 @@ def _write(
         raise InputError(f"{path}: {_missing()}")
     from ..io import formats, reading
     from ..report import binding as binding_report
+    from ..report import choice as choice_report
     from ..report import fit as fit_report
     from ..report import study as study_report
 
@@ -56,6 +58,8 @@ def _write(
         return binding_report.write(content, directory, other)
     if other is not None:
         raise InputError(f"--compare {other}: {path} is a file of {kind!r}; a binding function is accepted")
+    if kind == formats.CHOICE.name:
+        return choice_report.write(content, directory)
     if kind == formats.STUDY.name:
         return study_report.write(content, directory)
     return fit_report.write(content, directory, places)

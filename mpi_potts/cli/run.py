@@ -11,12 +11,14 @@ from ..methods import adapt
 from ..methods.base import needs_binding
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
-from . import fit, image_input, precompute, report
+from . import choice, fit, image_input, precompute, report
 from .say import say
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
     """Collective.  The binding function, unless a valid one is there, the fit and its report."""
+    if config.choices:
+        return choice.execute(comm, config, options, execute)
     problem = fit.pose(comm, config)
     config, lattice = problem.config, problem.lattice
     image_input.keep(comm, config, only_new=not options.fresh)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from ..errors import InputError
 
-NAMES = ("result.h5", "study.h5", "binding.h5")
+NAMES = ("result.h5", "choice.h5", "study.h5", "binding.h5")
 
 
 def file_of(path: Path) -> Path:
-    """The file that a user means by a directory: its result, study or binding function."""
+    """The file that a user means by a directory: its result, choice of labels, study or binding function."""
     if not path.is_dir():
         return path
     for name in NAMES:

@@ -101,7 +101,11 @@ class ImageKeys:
 
 @dataclass(frozen=True)
 class ModelKeys:
-    labels: int = key(Integer(2, 255), 3, "number k of labels")
+    labels: int = key(
+        Either(Integer(2, 255), Items(Integer(2, 255), least=2)),
+        3,
+        "number k of labels; of several, `run` fits each and says which the image speaks for",
+    )
     neighbourhood: str | int = key(
         Either(Choice(*NEIGHBOURHOODS), Numbers(*NUMBERS)),
         "first",
@@ -377,6 +381,7 @@ class Config:
     study: StudyKeys = key(Table(StudyKeys), StudyKeys(), "many images, many methods")
     run: RunKeys = key(Table(RunKeys), RunKeys(), "checkpoints and files")
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    choices: tuple[int, ...] = ()  # several numbers of labels to choose from, of which `model` has the first
     path: Path = field(default=Path())
     text: str = field(default="", repr=False)
     overrides: tuple[str, ...] = ()
@@ -414,7 +419,7 @@ def parse(
     tables, changed = _tables(text, path, overrides)
     try:
         paper.apply(tables)
-        config = _whole_input().read(tables)
+        config = _first_choice(_whole_input().read(tables))
         config = _complete(config, path, output)
         _check(config)
     except Refused as refused:
@@ -434,12 +439,30 @@ def parse_stored(
     tables, changed = _tables(text, path, overrides)
     try:
         paper.apply(tables)
-        config = Table(Config).read({name: tables[name] for name in _STORED if name in tables})
+        config = _first_choice(Table(Config).read({name: tables[name] for name in _STORED if name in tables}))
         config = _complete(config, path, output)
         _check_image(config.image)
     except Refused as refused:
         raise InputError(_message(path, refused, changed)) from None
     return replace(config, path=path, text=text, overrides=overrides)
+
+
+def _first_choice(config: Config) -> Config:
+    """Several numbers of labels as choices, and the first of them in the model."""
+    given: Any = config.model.labels
+    if isinstance(given, int):
+        return config
+    if len(set(given)) < len(given):
+        _refuse("a list with each number once", list(given), "model", "labels")
+    if config.precompute.file is not None:
+        _refuse(
+            "left out where model.labels has several numbers",
+            str(config.precompute.file),
+            "precompute",
+            "file",
+        )
+    choices = tuple(sorted(given))
+    return replace(config, model=replace(config.model, labels=choices[0]), choices=choices)
 
 
 def _tables(text: str, path: Path, overrides: tuple[str, ...]) -> tuple[dict[str, Any], set[str]]:

@@ -107,6 +107,25 @@ def run(sites, noise, names, streams, first, trace):
 
 
 @njit(cache=True)
+def hold(sites, noise, stream, first, beta, statistic):
+    """Sweeps at the betas (n,) with the noise as it is, numbered from `first`; fills S(z) (n,).
+
+    stream : (2,) that of the sweeps.  Returns the sums of the labels after the last.
+    """
+    work, now = step_work(sites, noise), terms(noise, sites.data)
+    for t in range(beta.size):
+        key_of(stream, first + t, work.key)
+        statistic[t] = sweep(sites, now, beta[t], work.key, work.sums)
+    return work.sums
+
+
+@njit(cache=True)
+def draw_given(noise, data, sums, key):
+    """Draw the noise given the sums of a sweep that was made with it, in place."""
+    draw(noise, terms(noise, data), sums, key)
+
+
+@njit(cache=True)
 def beta_given(statistic, surrogate, stream, number):
     """The draw of beta before sweep `number`, given S(z) of the sweep before it.
 

@@ -57,3 +57,13 @@ def evidence(state, y, neighbours, step, beta, k, density):
         for offset in around:
             counts[state[place + offset]] = 0
     return pixels, data, slope, curvature
+
+
+@njit(cache=True)
+def labelled(state, y, neighbours, density):
+    """sum_i log p(y_i | z_i), over all pixels."""
+    total = 0.0
+    for i in range(neighbours.sites.size):
+        place = uint64(neighbours.sites[i])
+        total += log_density(density, state[place], y[place])
+    return total

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import arithmetic, rng
 from ..errors import InputError
-from ..kernels.chain import Surrogate, Trace
+from ..kernels.chain import Surrogate, Trace, beta_given, draw_given
 from ..kernels.names import Names
 from ..lattice import MASKED, Lattice
 from ..model.noise import NoiseModel
@@ -54,7 +54,7 @@ class LabelChain:
 
     Attributes: statistic, S(z) of the current labels; done, the number of steps so far; counted, the number
     of steps whose labels have been counted; noise, the model and prior of the noise; values (P, k), its
-    current parameters in the image's units.
+    current parameters in the image's units; standard_image (n,), the pixels with mean 0 and variance 1.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class LabelChain:
         self._route = route(lattice, noise, image, team)
         self.done = self.counted = 0
         self._names = self._first_names(sort_labels)
-        self._start(image[lattice.exists], self._streams[0], chain)
+        self.standard_image = image[lattice.exists]
+        self._start(self.standard_image, self._streams[0], chain)
 
     def _first_names(self, sort_labels):
         places = np.empty(0, np.int32)
@@ -127,6 +128,11 @@ class LabelChain:
         """(P, k) the current parameters of the noise in the image's units."""
         return self.noise.in_units(self._values, self.centre, self.unit)
 
+    @property
+    def standard(self) -> np.ndarray:
+        """(P, k) the current parameters of the noise of (y - centre) / unit."""
+        return self._values.copy()
+
     def sweep(self, betas: np.ndarray) -> Trace:
         """A step at each of the betas."""
         betas = np.ascontiguousarray(betas, dtype=np.float64)
@@ -159,6 +165,27 @@ class LabelChain:
         self._route.sample(self._state, self._names, self._streams, *start, surrogate, trace, count)
         self.counted += steps if count else 0
         return self._advance(trace)
+
+    def hold(self, betas: np.ndarray) -> np.ndarray:
+        """S(z) after a sweep of the labels at each of the betas, with the noise as it is."""
+        return self._hold(np.ascontiguousarray(betas, dtype=np.float64))[0]
+
+    def _hold(self, betas):
+        statistic, sums = self._route.hold(self._state, self._streams[0], self.done, betas)
+        self.done += betas.size
+        self.statistic = int(statistic[-1])
+        return statistic, sums
+
+    def reduced(self, surrogate: Surrogate, held: np.ndarray) -> float:
+        """A step as in `sample`, but with the noise of the labels `held` as it is, and under the names that
+        labels have; its beta."""
+        number = self.done
+        beta = beta_given(self.statistic, surrogate, self._streams[2], number)
+        _, sums = self._hold(np.array([beta]))
+        before = self._values[:, held].copy()
+        draw_given(self._state, self._route.data, sums, rng.key(self._streams[1], number))
+        self._values[:, held] = before
+        return beta
 
     def count(self) -> None:
         """Count the labels of the current step, after a `sweep`; `sample` counts by itself."""

@@ -89,6 +89,14 @@ class Route:
         """
         chain.run(self.sites, noise, names, streams, first, trace)
 
+    def hold(
+        self, noise: Any, stream: np.ndarray, first: int, beta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """S(z) after sweeps at each of the betas (n,), with the noise as it is, and the sums of the labels
+        after the last."""
+        statistic = np.empty(beta.size, np.int64)
+        return statistic, chain.hold(self.sites, noise, stream, first, beta, statistic)
+
     def sample(
         self,
         noise: Any,
@@ -193,17 +201,31 @@ class SharedRoute(Route):
             if count:
                 self.count()
 
+    def hold(
+        self, noise: Any, stream: np.ndarray, first: int, beta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """S(z) after sweeps at each of the betas (n,), with the noise as it is, and the sums of the labels
+        after the last."""
+        terms, sums = chain.terms_of(noise, self.data), np.zeros(0, np.int64)
+        statistic = np.empty(beta.size, np.int64)
+        for t, b in enumerate(beta):
+            statistic[t], sums = self._sweep(terms, b, rng.key(stream, first + t))
+        return statistic, sums
+
     def _step(self, noise, names, beta, streams, number):
         terms = chain.terms_of(noise, self.data)
-        key = rng.key(streams[0], number)
+        statistic, sums = self._sweep(terms, beta, rng.key(streams[0], number))
+        key = rng.key(streams[1], number)
+        chain.update_noise(self.sites.state, noise, names, terms, sums, key, number, self._table)
+        return statistic
+
+    def _sweep(self, terms, beta, key):
+        """S(z), and the sums of the labels."""
         parts = []
         for colour in range(self.layout.colours):
             work = partial(self._kernel.update, self.sites, terms, beta, key, colour)
             parts += self._team.share(self.layout.blocks_of(colour), work)
-        sums = sum(part for _, part in parts)
-        key = rng.key(streams[1], number)
-        chain.update_noise(self.sites.state, noise, names, terms, sums, key, number, self._table)
-        return sum(like for like, _ in parts)
+        return sum(like for like, _ in parts), sum(part for _, part in parts)
 
     def _tally(self, recent):
         work = partial(self._kernel.tally, self.sites.state, self.layout.pieces, recent)

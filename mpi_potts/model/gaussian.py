@@ -30,6 +30,8 @@ from ..kernels.gibbs_layout import BlockLayout
 PRIOR = "prior"
 
 # One number for all labels, or one for each.
+LOG_2_PI = 1.8378770664093453
+
 ByLabel = float | Sequence[float] | np.ndarray
 
 
@@ -104,6 +106,60 @@ class GaussianNoise:
         of_variance = -(self.shape + 1.0) * arithmetic.log(variance) - self.scale / variance
         return float((of_mean + of_variance).sum())
 
+    def log_likelihoods(self, values: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """(..., m, k) log p(pixels of label b | values of a), of values (2, m) and sums (..., k, 3)."""
+        number, mean, within = _moments(sums)
+        mu, variance = values[0][:, None], (values[1] * values[1])[:, None]
+        distance = mean[..., None, :] - mu
+        n, q = number[..., None, :], within[..., None, :]
+        squares = q + n * distance * distance
+        return -0.5 * (n * (LOG_2_PI + arithmetic.log(variance)) + squares / variance)
+
+    def log_marginals(self, sums: np.ndarray) -> np.ndarray:
+        """(..., k) log p(pixels of label b), marginal over its prior.
+
+        With n pixels, mean y and sum of squares q about it, mu integrates out in closed form,
+
+            p(pixels | v) = (2 pi v)^(-n/2) sqrt(v / (v + n s^2)) exp(-q / 2v - n (y - m)^2 / 2(v + n s^2)),
+
+        and v = sigma^2 by the trapezoidal rule in log v, which is exact to rounding for such densities.
+        """
+        number, mean, within = _moments(sums)
+        return np.where(number > 0.0, self._log_marginal(number, mean, within), 0.0)
+
+    def _log_marginal(self, number, mean, within):
+        """log p(pixels) of every label, from their number, mean and sum of squares about it: (..., k)."""
+        shape, scale, spread = self.shape, self.scale, self.mean_sd * self.mean_sd
+        off = mean - self.mean
+        half, off = shape + 0.5 * number, number * off * off
+
+        def log_density(u):
+            v = arithmetic.exp(u)
+            wide = v + number * spread
+            of_mean = 0.5 * (u - arithmetic.log(wide)) - 0.5 * off / wide
+            return -half * u - (scale + 0.5 * within) / v + of_mean
+
+        # Around the largest value on a grid that is drawn together there, wide enough for every tail.
+        centre = arithmetic.log((scale + 0.5 * within + 0.5 * off / np.maximum(number, 1.0)) / half)
+        width = np.full(centre.shape, 40.0)
+        steps = np.linspace(-1.0, 1.0, 65)[(slice(None), *(None,) * centre.ndim)]
+        for _ in range(60):
+            u = centre + width * steps
+            value = log_density(u)
+            top = value.max(axis=0)
+            inside = value > top - 40.0
+            low = np.where(inside, u, np.inf).min(axis=0) - width / 32.0
+            high = np.where(inside, u, -np.inf).max(axis=0) + width / 32.0
+            centre, width = 0.5 * (low + high), 0.5 * (high - low)
+            if (inside.sum(axis=0) >= 24).all():
+                break
+        steps = np.linspace(-1.0, 1.0, 257)[(slice(None), *(None,) * centre.ndim)]
+        value = log_density(centre + width * steps)
+        top = value.max(axis=0)
+        total = arithmetic.log(arithmetic.exp(value - top).sum(axis=0) * width / 128.0)
+        prior = shape * arithmetic.log(scale) - arithmetic.log_gamma(shape)
+        return prior + top + total - 0.5 * number * LOG_2_PI
+
     def state(self, values: np.ndarray) -> GaussianState:
         """mu, sigma and their priors, as kernels have them."""
         return GaussianState(values, self.rows())
@@ -126,6 +182,12 @@ class GaussianNoise:
         mean = total / many
         variance = np.where(number > 0, np.maximum(square / many - mean * mean, least), empty)
         return np.stack([mean, np.sqrt(variance)])
+
+    @staticmethod
+    def label_sums(z: np.ndarray, y: np.ndarray, labels: int) -> np.ndarray:
+        """(k, 3) number, sum and sum of squares of the observations y (n,) of every label."""
+        rows = [np.bincount(z, weights=w, minlength=labels) for w in (None, y, y * y)]
+        return np.stack(rows, axis=-1).astype(np.float64)
 
     @staticmethod
     def in_units(values: np.ndarray, centre: float, unit: float) -> np.ndarray:
@@ -180,6 +242,13 @@ class GaussianNoise:
             f"label means normal of mean {_once(mean.mean)} and sd {_once(mean.sd)}; variances inverse gamma "
             f"of shape {_once(variance.shape)} and scale {_once(variance.scale)}"
         )
+
+
+def _moments(sums):
+    """Number, mean and sum of squares about it, from number, sum and sum of squares (..., 3)."""
+    number, total, square = (sums[..., column] for column in range(3))
+    mean = total / np.maximum(number, 1.0)
+    return number, mean, np.maximum(square - total * mean, 0.0)
 
 
 def _once(values):

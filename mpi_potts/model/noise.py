@@ -52,6 +52,17 @@ class NoiseModel(Protocol):
     def log_prior(self, values: np.ndarray) -> float:
         """The logarithm of the prior density of values (P, k), up to a constant."""
 
+    def log_likelihoods(self, values: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """(..., m, k) log p(observations of label b | values of a), of values (P, m) and sums (..., k,
+        columns) that `label_sums` made."""
+
+    def log_marginals(self, sums: np.ndarray) -> np.ndarray:
+        """(..., k) log p(observations of label b), marginal over its prior."""
+
+    @staticmethod
+    def label_sums(z: np.ndarray, y: np.ndarray, labels: int) -> np.ndarray:
+        """(k, columns) what these two need of observations y (n,) with labels z."""
+
     def state(self, values: np.ndarray) -> Any:
         """The record of values and their prior that steps of a chain change in place."""
 

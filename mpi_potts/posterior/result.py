@@ -24,8 +24,12 @@ from .summary import Summary, of_particles
 # The group of the draws of the noise in result.h5.
 NOISE = "noise/"
 
+# What is meant by a directory.
+IN_DIRECTORY = ("result.h5", "choice.h5")
+
 if TYPE_CHECKING:
     from ..binding.function import Binding
+    from .choice import Comparison
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -237,6 +241,12 @@ def simulated_of(content: Content) -> Simulated:
     )
 
 
+def _choice_of(content: Content) -> "Comparison":
+    from .choice import choice_of
+
+    return choice_of(content, load)
+
+
 def _binding_of(content: Content) -> "Binding":
     # numba comes with it, which results and images do not need.
     from ..binding.file import binding_of
@@ -244,17 +254,20 @@ def _binding_of(content: Content) -> "Binding":
     return binding_of(content)
 
 
-READERS: dict[str, Callable[[Content], "Binding | Result | Simulated"]] = {
+READERS: dict[str, Callable[[Content], "Binding | Comparison | Result | Simulated"]] = {
     formats.BINDING.name: _binding_of,
     formats.RESULT.name: result_of,
     formats.IMAGE.name: simulated_of,
+    formats.CHOICE.name: _choice_of,
 }
 
 
-def load(path: str | os.PathLike) -> "Binding | Result | Simulated":
-    """What a file holds; of a directory, its result.h5.  Not collective: whoever calls it reads."""
+def load(path: str | os.PathLike) -> "Binding | Comparison | Result | Simulated":
+    """What a file holds; of a directory, its result.h5 or choice.h5.  Not collective: who calls it reads."""
     path = Path(path)
-    content = reading.contents(path / "result.h5" if path.is_dir() else path)
+    if path.is_dir():
+        path = next((path / name for name in IN_DIRECTORY if (path / name).exists()), path / IN_DIRECTORY[0])
+    content = reading.contents(path)
     if content.format not in READERS:
         accepted = ", ".join(map(repr, READERS))
         raise InputError(f"{content.path}: is a file of {content.format!r}; {accepted} is accepted")
