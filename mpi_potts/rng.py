@@ -56,6 +56,8 @@ class Purpose(IntEnum):
     REJECTION = 27
     STUDY = 28
     CHAIN_START = 29
+    FLIPS = 30
+    SWAPS = 31
     BINDING_SHIFT = 40
 
 

@@ -9,8 +9,7 @@ from mpi_potts import rng
 from mpi_potts.errors import InputError
 from mpi_potts.kernels import gaussian, gibbs_data, gibbs_layout, surrogate
 from mpi_potts.kernels.float32 import exp2
-from mpi_potts.labels.chain import LabelChain
-from mpi_potts.labels.ensemble import join
+from mpi_potts.labels.chain import LabelChain, join
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.rng import Purpose

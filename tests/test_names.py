@@ -116,7 +116,7 @@ PRIORS = {"mean": {"mean": 0.0, "sd": 2.236}, "method": "path", "beta": [0.0, 1.
 QUICK = {"precompute": {"points": 60, "iterations": 400, "burn_in": 100}}
 
 
-@pytest.mark.parametrize("k, sd, scale, most", [(3, 0.15, 0.11, 0.05)])
+@pytest.mark.parametrize("k, sd, scale, most", [(3, 0.15, 0.11, 0.05), (4, 0.4, 0.8, 0.1)])
 def test_two_regions_are_two_labels_whatever_k(k, sd, scale, most):
     z, values = two_halves(2, sd, (64, 64))
     variance = {"shape": 5.0, "scale": scale}

@@ -17,8 +17,7 @@ from mpi_potts.errors import InputError
 from mpi_potts.graph import Graph
 from mpi_potts.image.pixels import lattice_of, load_image
 from mpi_potts.io import reading
-from mpi_potts.labels.chain import LabelChain
-from mpi_potts.labels.ensemble import join
+from mpi_potts.labels.chain import LabelChain, join
 from mpi_potts.labels.starts import candidates, score
 from mpi_potts.lattice import Lattice, degree
 from mpi_potts.model.exact import Exact

@@ -14,6 +14,7 @@ from mpi_potts.estimation.predictive import predictive
 from mpi_potts.kernels import (
     chain,
     conditional,
+    flips,
     gaussian,
     gibbs_blocks,
     gibbs_data,
@@ -26,8 +27,7 @@ from mpi_potts.kernels.conditional import LOG_2
 from mpi_potts.kernels.float32 import fma, larger
 from mpi_potts.kernels.gibbs_layout import BLOCK
 from mpi_potts.kernels.variates import normal
-from mpi_potts.labels.chain import LabelChain
-from mpi_potts.labels.ensemble import join
+from mpi_potts.labels.chain import LabelChain, join
 from mpi_potts.labels.residuals import residuals
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.noise import MODELS, named
@@ -86,6 +86,12 @@ class KnownDensity(NamedTuple):
     sd: float
 
 
+@noise.implements(noise.log_density, KnownDensity)
+def _log_density(density, label, y):
+    distance = (y - density.mean[label]) / density.sd
+    return -0.5 * distance * distance
+
+
 @noise.implements(noise.residual, KnownDensity)
 def _residual(density, label, y):
     return (y - density.mean[label]) / density.sd
@@ -129,7 +135,7 @@ class KnownSd:
 @pytest.fixture
 def uncached(monkeypatch):
     """Nothing that is compiled here for records of a test goes into the cache of the package."""
-    for module in (chain, conditional, gibbs_blocks, gibbs_data, names, residual_kernel):
+    for module in (chain, conditional, gibbs_blocks, gibbs_data, names, flips, residual_kernel):
         for function in vars(module).values():
             if isinstance(function, Dispatcher):
                 monkeypatch.setattr(function, "_cache", NullCache())
@@ -147,7 +153,7 @@ def test_labels_are_those_of_gaussian_noise_with_this_sd(uncached):
     layout, mean = gibbs_layout.layout(lattice, k), np.linspace(-1.0, 1.0, k)
     values = (values - values.mean()) / values.std()
     both = np.array([mean, np.ones(k)])
-    states = KnownState(both[:1], 1.0), gaussian.GaussianState(both, np.ones((4, k)))
+    states = KnownState(both[:1], 1.0), gaussian.GaussianState(both, np.ones((4, k)), 1.0)
     found, data = [], gaussian.prepare(layout, values)
     for state in states:
         z = gibbs_layout.from_labels(layout, np.zeros(lattice.shape, np.uint8))

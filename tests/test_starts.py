@@ -211,7 +211,9 @@ def test_a_fit_stays_with_the_labels_it_starts_from(unequal, method):
     _, found = run_fit(ALONE, path, output, (f"fit.method={method}",), fresh=True)
     assert (found["labels/map"] == z).mean() > 0.99
     assert found["noise/mean"].reshape(-1, 3).mean(axis=0) == pytest.approx([0.0, 2.0, 4.0], abs=0.3)
-    _, found = run_fit(ALONE, path, output, (f"fit.method={method}", "fit.start=paper"), fresh=True)
+    _, found = run_fit(
+        ALONE, path, output, (f"fit.method={method}", "fit.start=paper", "fit.crossing=false"), fresh=True
+    )
     assert (found["labels/map"] == z).mean() < 0.8
 
 
@@ -252,7 +254,7 @@ def test_a_guided_chain_sweeps_at_first_and_then_stands_still(unequal):
 
 def test_a_chain_in_a_minor_mode_is_named(unequal):
     path, _, problem = unequal
-    keys = "fit.method=path", "fit.chains=2", "fit.final_sweeps=100"
+    keys = "fit.method=path", "fit.chains=2", "fit.final_sweeps=100", "fit.crossing=false"
     problem = problem_of(ALONE, path, problem.config.output, keys)
     for settled, said in (((0, 1), []), ((0,), ["2 of 2"])):
         fit = SurrogateFit(ALONE, problem)

@@ -43,6 +43,7 @@ def posteriors(truth, centre, sd, seed=0, draws=99):
         np.full(n, 10.0),
         (sample < truth[:, None]).sum(axis=1),
         sample,
+        np.zeros((n, 0), dtype=np.int64),
         np.full(n, 2.0),
         np.full(n, 3.0),
     )

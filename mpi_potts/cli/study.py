@@ -25,6 +25,7 @@ from ..io import files, store
 from ..io.formats import STUDY
 from ..lattice import Lattice
 from ..methods.base import check_method, is_hidden, method_of, needs_binding
+from ..model.noise import noise_kind
 from ..model.scale import before_images
 from ..runtime.control import Control
 from ..runtime.parallel import ALONE, Bell, Comm, agree, on_root, raise_together, warm_up
@@ -232,7 +233,7 @@ def write_table(plan: Study) -> str:
     config, fits = plan.config, collect(plan)
     calibrated = config.simulate.beta == "prior"
     rows = [study.scores(each, config.study.bins, calibrated) for each in fits]
-    text = "\n".join([study.table(rows), "", *notes(plan, rows)])
+    text = "\n".join([study.table(rows), "", *notes(plan, rows), *_other_ranks(plan, fits, calibrated)])
     attributes: dict[str, Any] = {
         "methods": list(plan.methods),
         "input": config.text,
@@ -265,6 +266,19 @@ def notes(plan: Study, rows: list[Scores]) -> Iterator[str]:
                 f"{name} ran at reduced size: without study.changes it simulates {factor:.4g} times the "
                 f"sweeps, about {seconds:.3g} CPU seconds {each} (extrapolated, not measured)."
             )
+
+
+def _other_ranks(plan: Study, fits: list[Fits], calibrated: bool) -> Iterator[str]:
+    """p of the ranks of S(z) and of the noise, where the truth was drawn from the priors."""
+    keys = plan.config.simulate
+    noise = noise_kind(plan.config)
+    if not calibrated or any(getattr(keys, name) != "prior" for name in noise.names):
+        return
+    for each in fits:
+        found = study.other_ranks(each, noise.symbols, plan.config.study.bins)
+        if found:
+            text = ", ".join(f"{name} {p:.2g}" for name, p in found.items())
+            yield f"{each.name}: p of the ranks of others: {text}."
 
 
 def _reduction(whole: Config, config: Config, name: str) -> float:

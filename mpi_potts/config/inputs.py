@@ -221,7 +221,7 @@ class FitKeys:
     pseudo_data: bool = key(
         Flag(), False, "true: simulate images instead of drawing from the binding function"
     )
-    chains: int = key(Integer(1), 1, "parallel chains of labels, from different starts")
+    chains: int = key(Integer(1), 2, "parallel chains of labels, from different starts")
     start: str | Path = key(
         WordOrFile("best", "paper", "prior"),
         "best",
@@ -241,6 +241,11 @@ class FitKeys:
     target: TargetKeys = key(Table(TargetKeys), TargetKeys(), "what final sweeps go on for where auto")
     max_sweeps: int = key(Integer(2), 20_000, "final sweeps where auto, at most")
     marginal: str = key(Choice("path", "synthetic"), "path", "likelihood of beta in the final sweeps")
+    crossing: bool = key(
+        Flag(),
+        True,
+        "chains cross between modes: clusters change labels, and chains that disagree are tempered",
+    )
     sort_labels: bool = key(
         Flag(), False, "true: name labels by their means after every sweep, where their priors are the same"
     )

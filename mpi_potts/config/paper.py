@@ -15,7 +15,7 @@ from .schema import Refused, show
 # The paper's side of every departure.
 DEPARTURES: dict[str, dict[str, Any]] = {
     "precompute": {"grid": "critical", "interpolation": "linear"},
-    "fit": {"method": "smc-abc", "start": "paper", "chains": 1, "sort_labels": False},
+    "fit": {"method": "smc-abc", "start": "paper", "chains": 1, "sort_labels": False, "crossing": False},
     "smc": {
         "weights": "printed",
         "bandwidth": "previous",

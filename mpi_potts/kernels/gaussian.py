@@ -64,6 +64,7 @@ class GaussianState(NamedTuple):
 
     values: np.ndarray  # (2, k) mu, sigma
     prior: np.ndarray  # (4, k) m, s, shape, scale
+    power: float  # to which the likelihood of the observations counts; 1 but in tempered chains
 
 
 class GaussianData(NamedTuple):
@@ -91,27 +92,27 @@ class GaussianDensity(NamedTuple):
 
 
 @njit(cache=True)
-def parameters(mean, sd):
-    """mu_j, the factor of (y - mu_j)**2, and -log2(sigma_j), as float32: (3, k)."""
+def parameters(mean, sd, power):
+    """mu_j, the factor of (y - mu_j)**2, and -log2(sigma_j), as float32: (3, k); both to the power."""
     k = mean.size
     result = np.empty((3, k), np.float32)
     for j in range(k):
         result[0, j] = mean[j]
-        result[1, j] = min(0.5 / (LOG_2 * sd[j] * sd[j]), LARGEST_CURVATURE)
-        result[2, j] = -log(sd[j]) / LOG_2
+        result[1, j] = power * min(0.5 / (LOG_2 * sd[j] * sd[j]), LARGEST_CURVATURE)
+        result[2, j] = power * (-log(sd[j]) / LOG_2)
     return result
 
 
 @njit(cache=True)
-def terms_of(mean, sd, data):
+def terms_of(mean, sd, data, power=1.0):
     """The terms of a sweep with these means and standard deviations (k,)."""
     scale = float(data.scale)
-    return GaussianTerms(parameters(mean, sd), references(mean, scale), scale)
+    return GaussianTerms(parameters(mean, sd, power), references(mean, scale), scale)
 
 
 @noise.implements(noise.terms, GaussianState)
 def _terms(state, data):
-    return terms_of(state.values[0], state.values[1], data)
+    return terms_of(state.values[0], state.values[1], data, state.power)
 
 
 @leaf
@@ -278,7 +279,23 @@ def draw_noise(totals, centre, prior, mean, sd, k0, k1):
 @noise.implements(noise.draw, GaussianState)
 def _draw(state, terms, sums, key):
     totals, centre = in_units(sums, terms.reference, terms.scale)
-    draw_noise(totals, centre, state.prior, state.values[0], state.values[1], key[0], key[1])
+    draw_noise(totals * state.power, centre, state.prior, state.values[0], state.values[1], key[0], key[1])
+
+
+@noise.implements(noise.tempered, GaussianState)
+def _tempered(state, values, power):
+    return GaussianState(values, state.prior, power)
+
+
+@noise.implements(noise.log_likelihood, GaussianState)
+def _log_likelihood(state, terms, sums):
+    totals, centre = in_units(sums, terms.reference, terms.scale)
+    total = 0.0
+    for j in range(centre.size):
+        sd, shift = state.values[1, j], state.values[0, j] - centre[j]
+        square = totals[j, 2] - 2.0 * shift * totals[j, 1] + totals[j, 0] * shift * shift
+        total -= totals[j, 0] * log(sd) + 0.5 * square / (sd * sd)
+    return total
 
 
 @njit(cache=True)

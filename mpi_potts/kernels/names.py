@@ -176,8 +176,15 @@ def keep_names(z, values, names, number, table):
         if order(values[0], table):
             rename(z, values, table)
     elif names.places.size > 0 and (number + 1) % PERIOD == 0:
-        if assign(compare(z, names), table):
-            rename(z, values, table)
-            names.switches[0] += 1
-        for i in range(names.places.size):
-            names.before[i, z[names.places[i]]] += 1
+        names.switches[0] += match(z, values, names, table)
+
+
+@njit(cache=True)
+def match(z, values, names, table):
+    """Name the labels as they were before, in place, and remember them; whether any was renamed."""
+    moved = assign(compare(z, names), table)
+    if moved:
+        rename(z, values, table)
+    for i in range(names.places.size):
+        names.before[i, z[names.places[i]]] += 1
+    return moved

@@ -58,6 +58,14 @@ def pad(image: np.ndarray, exists: np.ndarray, fill: float) -> np.ndarray:
     return np.pad(inside, 1, constant_values=fill).ravel() if image.ndim > 1 else inside
 
 
+def unpad(flat: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The image of this shape in a flat array that `pad` made."""
+    if len(shape) == 1:
+        return flat
+    padded = flat.reshape([n + 2 for n in shape])
+    return padded[tuple(slice(1, -1) for _ in shape)]
+
+
 @njit(inline="always")
 def offsets_at(neighbours, place):
     """The offsets from a place."""

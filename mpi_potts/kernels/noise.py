@@ -88,6 +88,18 @@ def draw(state: Any, terms: Any, sums: np.ndarray, key: np.ndarray) -> None:
     raise NotImplementedError
 
 
+def tempered(state: Any, values: np.ndarray, power: float) -> Any:
+    """A state with other parameters (P, k) and the same prior, in which the likelihood of the observations
+    counts to the given power: in its terms, and in draws of its parameters."""
+    raise NotImplementedError
+
+
+def log_likelihood(state: Any, terms: Any, sums: np.ndarray) -> float:
+    """The logarithm of the likelihood of all observations under the parameters as they are now, up to a
+    constant, given the sums of a sweep and the terms it was made with."""
+    raise NotImplementedError
+
+
 def log_density(density: Any, label: int, y: float) -> float:
     """The logarithm of the density of an observation under a label, in float64."""
     raise NotImplementedError

@@ -11,17 +11,22 @@ are numbered, and all their draws are addressed by (seed, chain, number): chains
 the same bits, however their steps are divided between calls or between a run and its continuation.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .. import arithmetic, rng
 from ..errors import InputError
 from ..kernels.chain import Surrogate, Trace, beta_given, draw_given
+from ..kernels.flips import flip
 from ..kernels.names import Names
+from ..kernels.neighbours import neighbours, pad, unpad
 from ..lattice import MASKED, Lattice
 from ..model.noise import NoiseModel
 from ..rng import Purpose
 from ..runtime.threads import ALONE, Team
 from .routes import route
+from .tempering import Tempered
 
 MARGINALS = ("path", "synthetic")
 
@@ -32,6 +37,12 @@ UNEVEN = 0.5
 
 # The start draws from the stream of the sweeps, under numbers that no step reaches.
 START = 2**62
+
+# Whole clusters change their label before one step of so many: of those that are counted, and of others.
+FLIPS = (200, 25)
+
+# Beyond so many pixels, only before the first step that is counted.
+LARGE = 2**20
 
 # The names of labels are kept by at most about this many pixels.
 WITNESSES = 4096
@@ -47,6 +58,17 @@ def witnesses(lattice: Lattice, noise: NoiseModel, sort_labels: bool = False) ->
 def _stride(lattice):
     """Odd, so that the pixels are of both colours."""
     return lattice.sites // WITNESSES | 1
+
+
+def join(traces: Sequence[Trace]) -> Trace:
+    """Traces that follow each other, as one."""
+    beta, statistic, noise = zip(*traces)
+    return Trace(np.concatenate(beta), np.concatenate(statistic), np.concatenate(noise, axis=1))
+
+
+def _surrogate(table, interval, marginal):
+    low, high = map(float, interval)
+    return Surrogate(np.ascontiguousarray(table, dtype=np.float64), low, high, marginal == "path")
 
 
 class LabelChain:
@@ -67,10 +89,12 @@ class LabelChain:
         chain: int = 0,
         team: Team = ALONE,
         sort_labels: bool = False,
+        crossing: bool = True,
     ):
         """values: the image, of the lattice's shape.  Chains of different numbers start differently.
 
         sort_labels: where the priors are the same for all labels, name them by their means after every step.
+        crossing: now and then whole clusters change their labels.
         team: the threads that sweep; the chain does not depend on how many there are.
         """
         observed = np.asarray(values, dtype=np.float64)[lattice.exists]
@@ -81,11 +105,13 @@ class LabelChain:
             )
         self.lattice, self.k, self.noise = lattice, labels, noise
         self._noise = noise.standardised(self.centre, self.unit)
-        purposes = (Purpose.LABEL_SWEEP, Purpose.NOISE, Purpose.FINAL_BETA)
+        purposes = (Purpose.LABEL_SWEEP, Purpose.NOISE, Purpose.FINAL_BETA, Purpose.FLIPS)
         self._streams = np.stack([rng.stream(seed, purpose, chain) for purpose in purposes])
         image = np.zeros(lattice.shape)
         image[lattice.exists] = (observed - self.centre) / self.unit
         self._route = route(lattice, noise, image, team)
+        self._crossing, self._seed, self._number = crossing, seed, chain
+        self._tempered: Tempered | None = None
         self.done = self.counted = 0
         self._names = self._first_names(sort_labels)
         self.standard_image = image[lattice.exists]
@@ -116,6 +142,7 @@ class LabelChain:
         image = np.full(self.lattice.shape, MASKED, dtype=np.uint8)
         image[self.lattice.exists] = labels
         self._route.put(image)
+        self._tempered = None
         self.statistic = self.lattice.statistic(image)
 
     @property
@@ -136,9 +163,33 @@ class LabelChain:
     def sweep(self, betas: np.ndarray) -> Trace:
         """A step at each of the betas."""
         betas = np.ascontiguousarray(betas, dtype=np.float64)
+        pieces = [betas[piece] for piece in self._until_flips(betas.size, FLIPS[0])]
+        return join([self._sweep(piece) for piece in pieces] or [self._trace(betas)])
+
+    def _sweep(self, betas):
+        if self.done % FLIPS[0] == 0:
+            self.flip(float(betas[0]))
         trace = self._trace(betas.copy())
         self._route.run(self._state, self._names, self._streams, self.done, trace)
         return self._advance(trace)
+
+    def _until_flips(self, steps, period):
+        """Slices of the next steps, each to the next step before which clusters change their labels."""
+        ends = [*range(period - self.done % period, steps, period), steps] if steps else []
+        return [slice(first, last) for first, last in zip([0, *ends], ends)]
+
+    def flip(self, beta: float) -> None:
+        """A move of whole clusters at beta: see `kernels/flips.py`."""
+        lattice, layout = self.lattice, self._route.layout
+        # What it works in is not to come on top of the counts of a large image.
+        if not self._crossing or self.k == 1 or (self.counted and lattice.sites > LARGE):
+            return
+        state = pad(self.labels, lattice.exists, MASKED)
+        y = pad(layout.gather(self._route.data.values), lattice.exists, 0.0)
+        key = rng.key(rng.stream(self._seed, Purpose.FLIPS, self._number), self.done)
+        density = self.noise.density(self._values)
+        self.statistic = int(flip(state, y, neighbours(lattice), beta, self.k, density, 1.0, *key))
+        self._route.replace(unpad(state, lattice.shape)[lattice.exists])
 
     def sample(
         self,
@@ -153,16 +204,32 @@ class LabelChain:
         table: (4, nodes) beta, log C, mean, variance, as `Binding.table`.  Labels are counted unless `count`
         is False (burn-in).
         """
-        low, high = map(float, interval)
+        low, high = interval
         if not table[0, 0] <= low < high <= table[0, -1]:
             raise InputError(
                 f"prior.beta = {list(interval)}: within {table[0, [0, -1]].tolist()} is accepted"
             )
         if marginal not in MARGINALS:
             raise InputError(f"fit.marginal = {marginal!r}: one of {MARGINALS} is accepted")
-        surrogate = Surrogate(np.ascontiguousarray(table, dtype=np.float64), low, high, marginal == "path")
-        trace, start = self._trace(np.empty(steps)), (self.done, self.statistic)
-        self._route.sample(self._state, self._names, self._streams, *start, surrogate, trace, count)
+        surrogate = _surrogate(table, interval, marginal)
+        if self._tempered is not None:
+            return self._sample(surrogate, steps, count)
+        period, traces = FLIPS[0 if count else 1], [self._trace(np.empty(0))]
+        for piece in self._until_flips(steps, period):
+            if self.done % period == 0:
+                # Before step n of the others the draw is that of step n itself, for which it is made again.
+                self.flip(beta_given(self.statistic, surrogate, self._streams[3], self.done))
+            traces.append(self._sample(surrogate, piece.stop - piece.start, count))
+        return join(traces)
+
+    def _sample(self, surrogate, steps, count):
+        trace = self._trace(np.empty(steps))
+        if self._tempered is not None:
+            counts = self._route.room(count)
+            self._tempered.sample(self._names, self.done, surrogate, trace, counts)
+        else:
+            start = self.done, self.statistic
+            self._route.sample(self._state, self._names, self._streams, *start, surrogate, trace, count)
         self.counted += steps if count else 0
         return self._advance(trace)
 
@@ -186,6 +253,16 @@ class LabelChain:
         draw_given(self._state, self._route.data, sums, rng.key(self._streams[1], number))
         self._values[:, held] = before
         return beta
+
+    def temper(self, table: np.ndarray, interval: tuple[float, float], marginal: str) -> None:
+        """From now on `sample` makes the steps of a ladder of powers of the likelihood, which crosses between
+        modes: see `tempering`.  The ladder is made, and settles, here."""
+        self._tempered = self._ladder()
+        surrogate = _surrogate(table, interval, marginal)
+        self.done = self._tempered.make(self.statistic, self.lattice.sites, surrogate, self.done)
+
+    def _ladder(self):
+        return Tempered(self._route.sites, self._route.places, self._state, self._seed, self._number)
 
     def count(self) -> None:
         """Count the labels of the current step, after a `sweep`; `sample` counts by itself."""
@@ -249,6 +326,8 @@ class LabelChain:
         }
         if self._names.places.size:
             packed |= {"before": self._names.before.copy(), "switches": self._names.switches.copy()}
+        if self._tempered is not None:
+            packed |= self._tempered.pack()
         if self.counted:
             packed["counts"] = self._route.counts_by_pixel()
         return packed
@@ -259,6 +338,9 @@ class LabelChain:
         self.done, self.counted = (int(n) for n in packed["steps"])
         self._values = np.array(packed["noise"], dtype=np.float64)
         self._put(packed["labels"])
+        if "ladder_power" in packed:
+            self._tempered = self._ladder()
+            self._tempered.unpack(packed)
         self._names.before[:] = packed.get("before", 0)
         self._names.switches[:] = packed.get("switches", 0)
         if self.counted:

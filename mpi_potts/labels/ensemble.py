@@ -17,7 +17,7 @@ the powers of two, draws that have not forgotten their start become burn-in: the
 were counted with them too, and the count begins again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -28,12 +28,17 @@ from ..estimation.enough import Reached, Target
 from ..estimation.verdicts import Ended
 from ..io.rows import Rows
 from ..kernels.chain import Trace
-from ..lattice import Lattice
+from ..lattice import GRAPH, Lattice
 from ..runtime.parallel import Comm, bcast, decided, merge_rows, quiet_wait, sum_on_root
 from ..smc.sampler import State, chain_betas
-from . import matching, watched
+from . import matching, tempering, watched
 from .chain import LabelChain
 from .guide import Guide
+
+# Chains are looked at for so many steps after their burn-in, and tempered where the means of anything are
+# more than this many sds apart, and there are no more than so many pixels.
+PROBE, APART = 200, 1.5
+TEMPERED = 2**12
 
 # A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
 # same slices and meet after each.
@@ -86,12 +91,6 @@ class Draws:
         return Draws.of({name: values[:, :count] for name, values in self.arrays().items()})
 
 
-def join(traces: Sequence[Trace]) -> Trace:
-    """Traces that follow each other, as one."""
-    beta, statistic, noise = zip(*traces)
-    return Trace(np.concatenate(beta), np.concatenate(statistic), np.concatenate(noise, axis=1))
-
-
 # The first sweeps of a chain, of this number; S(z) after each.
 Start = Callable[[int, LabelChain], np.ndarray]
 
@@ -119,6 +118,10 @@ class Phase(Protocol):
     def cost(self) -> int:
         """Sweeps over the lattice that a step takes."""
 
+    @property
+    def crossing(self) -> "Crossing | None":
+        """How its chains can be made to cross between modes; None: they cannot."""
+
     def start(self, number: int) -> np.ndarray:
         """(width,) what chain `number` remembers at its start."""
 
@@ -126,6 +129,37 @@ class Phase(Protocol):
         self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
     ) -> Trace:
         """Steps first..first+steps-1 of a chain, in place; labels are counted where `counting`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """Chains with beta from a binding function's table, which can be tempered: see `tempering`."""
+
+    table: np.ndarray
+    interval: tuple[float, float]
+    marginal: str
+
+    def probe(self, chain: LabelChain) -> np.ndarray:
+        """(quantities, PROBE) of a chain's next steps, whatever its labels are called."""
+        trace = chain.sample(self.table, self.interval, PROBE, self.marginal, count=False)
+        order = np.argsort(trace.noise[0], axis=1, kind="stable")
+        noise = [np.take_along_axis(values, order, axis=1).T for values in trace.noise]
+        return np.concatenate([trace.beta[None], trace.statistic[None], *noise])
+
+    def temper(self, chain: LabelChain) -> None:
+        """Temper a chain from now on."""
+        chain.temper(self.table, self.interval, self.marginal)
+
+
+def can_temper(lattice: Lattice) -> bool:
+    """Whether label chains on a lattice can be tempered: on none that is large, and no graph."""
+    return lattice.sites <= TEMPERED and lattice.neighbourhood != GRAPH
+
+
+def disagree(probes: np.ndarray) -> bool:
+    """Whether chains (chains, quantities, n) are apart: the means of any, in its sd within chains."""
+    within = np.sqrt(probes.var(axis=2).mean(axis=0))
+    return bool((np.ptp(probes.mean(axis=2), axis=0) > APART * within).any())
 
 
 @dataclass(frozen=True)
@@ -140,6 +174,12 @@ class SurrogatePhase:
     target: Target | None = None
     width: int = 0
     cost: int = 1
+    crosses: bool = True
+
+    @property
+    def crossing(self) -> Crossing | None:
+        """Tempering, where it is wanted."""
+        return Crossing(self.table, self.interval, self.marginal) if self.crosses else None
 
     def start(self, number: int) -> np.ndarray:
         """Nothing: S(z) of the chain says all."""
@@ -184,6 +224,7 @@ class LabelChains:
         self.numbers = np.arange(comm.rank, count, comm.size)
         self.chains = [make(int(c)) for c in self.numbers]
         self.burned = self.drawn = 0
+        self.tempered = False
         self.reached: Reached | None = None
         self._noise, self._witnesses = noise, witnesses
         self._pixels = watched.pixels(lattice.sites)
@@ -231,6 +272,8 @@ class LabelChains:
             self.memory = np.array(starts).reshape(self.memory.shape)
         while not self._ended(phase):
             counting = self.burned >= phase.burn_in
+            if self.burned == phase.burn_in and self.drawn == 0:
+                self._look_for_modes(phase)
             steps, first = self._slice(phase, counting), self.burned + self.drawn
             if counting:
                 self._make_room(steps if phase.target is not None else phase.sweeps - self.drawn)
@@ -247,9 +290,35 @@ class LabelChains:
             quiet_wait(self._comm)
             yield self.burned + self.drawn
 
+    def _look_for_modes(self, phase: Phase) -> None:
+        """Collective.  Temper the chains where, after their burn-in, they are in different modes.
+
+        What is decided by, and all that follows from it, is done between two checkpoints.
+        """
+        crossing = phase.crossing
+        if crossing is None or not self._can_temper or self.tempered:
+            return
+        probes = [crossing.probe(chain) for chain in self.chains]
+        room = np.zeros((0, 2 + len(self._noise) * self.labels, PROBE))
+        found = np.stack(probes) if probes else room
+        every = merge_rows(self._comm, self.numbers, found, self.count)
+        if decided(self._comm, disagree, every):
+            self._temper(crossing)
+
+    @property
+    def _can_temper(self) -> bool:
+        """Whether chains that are apart are tempered: several, of hidden labels."""
+        return self.labels > 1 and self.count > 1 and can_temper(self._lattice)
+
+    def _temper(self, crossing: Crossing) -> None:
+        self.tempered = True
+        for chain in self.chains:
+            crossing.temper(chain)
+
     def _slice(self, phase: Phase, counting: bool) -> int:
         """The steps of the next slice: up to whatever comes first."""
-        size = max(1, SLICE_SITES // (self._lattice.sites * phase.cost))
+        cost = phase.cost * (tempering.RUNGS if self.tempered else 1)
+        size = max(1, SLICE_SITES // (self._lattice.sites * cost))
         if not counting:
             return min(size, phase.burn_in - self.burned)
         place = self.burned + self.drawn - phase.burn_in
@@ -280,6 +349,11 @@ class LabelChains:
         self.reached, drifting = self._looked(phase.target, at_power or last)
         if last or self.reached.met:
             return True
+        crossing = phase.crossing if self._can_temper and not self.tempered else None
+        if at_power and self.reached.apart and crossing is not None:
+            self._forget()
+            self._temper(crossing)
+            return False
         if at_power and drifting:
             self._forget()
         return at_power and not drifting and self.reached.apart
@@ -380,9 +454,17 @@ class LabelChains:
                 total[..., name] += chain.counts_of(j)
         return sum_on_root(self._comm, total)
 
+    def shares(self, names: np.ndarray) -> np.ndarray:
+        """Collective.  (chains, k) the share of every label among the pixels, in every chain by itself."""
+        whole = float(self._lattice.sites) * self.drawn
+        own = np.zeros((self.numbers.size, self.labels))
+        for row, number, chain in zip(own, self.numbers, self.chains):
+            row[names[number]] = [chain.counts_of(j).sum(dtype=np.int64) / whole for j in range(self.labels)]
+        return merge_rows(self._comm, self.numbers, own, self.count)
+
     def pack(self) -> dict[str, np.ndarray | Rows]:
         """Everything as datasets of a checkpoint, a row for each chain."""
-        steps = [self.burned, self.drawn, self._batches.shape[1]]
+        steps = [self.burned, self.drawn, self._batches.shape[1], self.tempered]
         arrays: dict[str, np.ndarray | Rows] = {"final": np.array(steps)}
         if self._batches.shape[1]:
             arrays["batches"] = self._rows(self._batches)
@@ -401,7 +483,8 @@ class LabelChains:
         self, whole: dict[str, np.ndarray], rows: Callable[[list[str]], dict[str, np.ndarray]]
     ) -> None:
         """Go on from what `pack` gave: `whole` arrays, and a function that reads this rank's rows by name."""
-        self.burned, self.drawn, batches = (int(n) for n in (*whole["final"], 0)[:3])
+        self.burned, self.drawn, batches, tempered = (int(n) for n in whole["final"])
+        self.tempered = bool(tempered)
         self._batches = rows(["batches"])["batches"] if batches else self._no_batches()
         names = [*self._draws.arrays()]
         draws = rows([f"draws/{name}" for name in names])
@@ -425,6 +508,8 @@ class LabelChains:
         parts["noise"] = np.float64, (len(self._noise), k)
         if self._witnesses:
             parts |= {"before": (np.uint32, (self._witnesses, k)), "switches": (np.int64, (1,))}
+        if self.tempered:
+            parts |= tempering.parts(sites, len(self._noise), k)
         return parts | ({"counts": (np.uint32, (sites, k))} if self.drawn else {})
 
 

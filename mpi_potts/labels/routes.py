@@ -73,6 +73,10 @@ class Route:
         """Take labels, of the lattice's shape, as the state, with nothing counted."""
         self._restart(self._kernel.from_labels(self.layout, labels))
 
+    def replace(self, labels: np.ndarray) -> None:
+        """Take labels (n,) of the pixels that exist as the state; the counts stay."""
+        self.sites.state[self.places] = labels
+
     @property
     def places(self) -> np.ndarray:
         """(n,) where in the state the pixels that exist are, in raster order."""
@@ -109,8 +113,12 @@ class Route:
         count: bool,
     ) -> None:
         """Steps with beta drawn given the statistic; labels are counted where `count`."""
-        counts = self._counts() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint32)
+        counts = self.room(count)
         chain.sample(self.sites, noise, names, streams, first, statistic, surrogate, trace, counts)
+
+    def room(self, count: bool) -> np.ndarray:
+        """(k, blocks * BLOCK) the counts to add to, or none of any label."""
+        return self._counts() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint32)
 
     def count(self) -> None:
         """Count the labels of the state once, in bytes that are added up before they overflow."""

@@ -4,13 +4,13 @@ At beta = 0, where the paper's chain warms up, every label has the same share of
 has nearly all of them, that chain splits it in two and merges small labels; at beta > 0 it seldom leaves
 such a mode.  Every chain is right in the limit, whatever its start; this only chooses the start.
 
-**Candidates.** The state after the paper's warm-up, and thresholds of the image, smoothed by 0, 1 or 2
-passes of the binomial filter (1, 2, 1) along every axis over the pixels that exist: a label of compact
-regions stands out where the noise is averaged.  In a hexagonal plane and a graph, whose neighbours do not lie
-along axes, a pass weighs a pixel twice and each of its neighbours once.  The k - 1 thresholds are the best
-for the histogram of the smoothed values, by dynamic programming, under two criteria: least squares (Otsu
-1979), which cuts large groups, and the least error of a mixture of normals with shares (Kittler and
-Illingworth 1986), which leaves them whole.
+**Candidates.** The state after the paper's warm-up; all pixels with one label; and thresholds of the image,
+smoothed by 0, 1 or 2 passes of the binomial filter (1, 2, 1) along every axis over the pixels that exist: a
+label of compact regions stands out where the noise is averaged. In a hexagonal plane and a graph, whose
+neighbours do not lie along axes, a pass weighs a pixel twice and each of its neighbours once. The k - 1
+thresholds are the best for the histogram of the smoothed values, by dynamic programming, under two criteria:
+least squares (Otsu 1979), which cuts large groups, and the least error of a mixture of normals with shares
+(Kittler and Illingworth 1986), which leaves them whole.
 
 Where the priors identify the labels, so do these: in the same smoothed images every pixel has the label under
 whose prior it is most probable.  In the first half of their rounds the means are held at those of the prior,
@@ -56,6 +56,9 @@ JITTER = 0.25
 FINE = 2.0**-30
 # Bins of the histograms lie between these quantiles; what is beyond is in the first and the last.
 TAILS = (1e-4, 1.0 - 1e-4)
+# A mode has no weight where its score is behind the best by more than this times the root of the number of
+# pixels; within a mode a score has an sd of up to 0.3 of that root.
+MINOR = 1.5
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
 SMALLEST = 1e-6
 LARGEST_STEP = 0.5
@@ -68,12 +71,14 @@ def settle(
     seed: int,
     number: int,
     start: str | np.ndarray = "best",
+    far: bool = False,
 ) -> np.ndarray:
     """Put a label chain, after its warm-up, at the best start that it finds; S(z) of the last sweeps there.
 
     values : the image, of the lattice's shape.  interval : beta is uniform on it a priori.  number : of the
     chain; all but chain 0 take their thresholds from the image with noise of their own added.  start :
     "best", "prior" to choose among the labels by the prior alone, or labels (n,) of the pixels that exist.
+    far : not the best, but the one that differs most from it, in S(z), to find out whether there are modes.
     """
     # Odd, so that the pixels are of both colours.
     judge = _Judge(chain, values, interval, step=values.size // PIXELS | 1)
@@ -82,9 +87,17 @@ def settle(
         for rival in rivals:
             judge.run(rival, ROUNDS // 2)
         rivals.sort(key=lambda rival: -rival.score)
-        rivals = rivals[: (len(rivals) + 1) // 2]
+        rivals = _far(rivals, chain.lattice.sites) if far else rivals[: (len(rivals) + 1) // 2]
     judge.put(rivals[0])
     return rivals[0].statistic
+
+
+def _far(rivals, sites):
+    """Of candidates, the best first, the one whose S(z) is farthest from the best, but none whose score says
+    for sure that its mode has no weight."""
+    late = [float(rival.statistic[rival.statistic.size // 2 :].mean()) for rival in rivals]
+    near = [rival.score > rivals[0].score - MINOR * math.sqrt(sites) for rival in rivals]
+    return [max(zip(late, near, rivals), key=lambda rival: rival[1] * abs(rival[0] - late[0]))[2]]
 
 
 def work_of_settling(
@@ -130,6 +143,8 @@ def _rivals(chain, values, seed, number, start):
         for group in candidates(chain.lattice, view, chain.k):
             # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
             yield _Candidate(_from_labels(chain, values, chain.noise.order[group]))
+        alone = np.full(chain.lattice.sites, chain.noise.order[chain.k // 2])
+        yield _Candidate(_from_labels(chain, values, alone))
     if not chain.noise.exchangeable:
         prior = chain.noise.standardised(chain.centre, chain.unit)
         for smooth in _smoothed(chain.lattice, view):
@@ -141,7 +156,7 @@ def rivals_of(start: str | np.ndarray, exchangeable: bool) -> int:
     """How many candidates a start chooses among."""
     if not isinstance(start, str):
         return 1
-    return (1 + 2 * len(SMOOTHINGS)) * (start == "best") + len(SMOOTHINGS) * (not exchangeable)
+    return (2 + 2 * len(SMOOTHINGS)) * (start == "best") + len(SMOOTHINGS) * (not exchangeable)
 
 
 def _from_labels(chain, values, labels):
@@ -194,6 +209,7 @@ class _Judge:
             self._climb(rival)
         traces = []
         for _ in range(rounds):
+            chain.flip(rival.beta)
             traces.append(self._sweeps(rival))
             rival.scores.append(self._climb(rival))
         rival.statistic, rival.held = np.concatenate(traces), None

@@ -26,7 +26,7 @@ from ..estimation.quadrature import Density
 from ..image.pixels import Image
 from ..io import fit_file
 from ..labels.chain import LabelChain, witnesses
-from ..labels.ensemble import LabelChains, Phase
+from ..labels.ensemble import LabelChains, Phase, can_temper
 from ..labels.observed import ObservedLabels
 from ..labels.residuals import residuals
 from ..labels.starts import settle
@@ -347,8 +347,9 @@ class Problem:
     def label_chain(self, number: int, team: Team) -> LabelChain:
         """Label chain `number` before its first sweep."""
         config = self.config
-        chain = config.model.labels, self.noise, config.seed, number, team, config.fit.sort_labels
-        return LabelChain(self.lattice, self.pixels.values, *chain)
+        chain = config.model.labels, self.noise, config.seed, number, team
+        keys = config.fit
+        return LabelChain(self.lattice, self.pixels.values, *chain, keys.sort_labels, keys.crossing)
 
     def start(self, number: int, chain: LabelChain) -> np.ndarray:
         """The first sweeps of a chain: at beta = 0, below the phase transition; then, of hidden labels,
@@ -360,7 +361,10 @@ class Problem:
             return settle(chain, self.pixels.values, config.prior.beta, config.seed, number, given)
         statistic = chain.sweep(np.zeros(config.smc.warm_up)).statistic
         if self.hidden and start == "best":
-            statistic = settle(chain, self.pixels.values, config.prior.beta, config.seed, number)
+            # Where modes can be crossed, it does no harm to look for them.
+            crosses = config.fit.crossing and needs_binding(config) and can_temper(self.lattice)
+            place = config.prior.beta, config.seed, number
+            statistic = settle(chain, self.pixels.values, *place, far=number > 0 and crosses)
         return statistic
 
     def chains(self, comm: Comm, width: int = 0) -> LabelChains:

@@ -22,8 +22,7 @@ from ..config.inputs import SAMPLERS, Config
 from ..config.registry import OwnTable, register
 from ..config.schema import Choice, Integer, Number, check_burn_in, key
 from ..kernels.chain import Trace
-from ..labels.chain import LabelChain
-from ..labels.ensemble import join
+from ..labels.chain import LabelChain, join
 from ..model.potts import Sampler
 from ..rng import Purpose
 from ..runtime.parallel import Comm, merge_rows
@@ -64,6 +63,7 @@ class Exchange:
     keys: ExchangeKeys
     seed: int
     width: int = 3
+    crossing: None = None
     target: None = None  # as many iterations as asked for
 
     @property

@@ -14,8 +14,7 @@ from ..config.registry import register
 from ..estimation import quadrature
 from ..estimation.enough import Target
 from ..kernels.chain import Trace
-from ..labels.chain import LabelChain
-from ..labels.ensemble import join
+from ..labels.chain import LabelChain, join
 from ..model.pseudolikelihood import Pseudolikelihood
 from ..rng import Purpose
 from ..runtime.parallel import Comm, warm_up
@@ -34,6 +33,7 @@ class PseudolikelihoodPhase:
     seed: int
     target: Target | None = None
     width: int = 0
+    crossing: None = None
     cost: int = 10
 
     def start(self, number: int) -> np.ndarray:

@@ -74,7 +74,8 @@ class SmcFit(Fit):
         problem, keys = self.problem, self.problem.config.fit
         if self.chains is not None and keys.most_sweeps > 0:
             table, interval = problem.curve.table, problem.config.prior.beta
-            phase = SurrogatePhase(table, interval, keys.marginal, *final(problem.config))
+            length = final(problem.config)
+            phase = SurrogatePhase(table, interval, keys.marginal, *length, crosses=keys.crossing)
             yield from self.run_phase(self.chains, phase, "final sweeps", quiet)
 
     def _source(self) -> Source:

@@ -21,7 +21,8 @@ class SurrogateFit(ChainFit):
 
     def _phase(self) -> SurrogatePhase:
         config = self.problem.config
-        return SurrogatePhase(self.problem.curve.table, config.prior.beta, config.fit.method, *final(config))
+        table, keys = self.problem.curve.table, config.fit
+        return SurrogatePhase(table, config.prior.beta, keys.method, *final(config), crosses=keys.crossing)
 
     def _log_density(self) -> LogDensity:
         binding, statistic = self.problem.curve, self.problem.statistic

@@ -160,9 +160,9 @@ class GaussianNoise:
         prior = shape * arithmetic.log(scale) - arithmetic.log_gamma(shape)
         return prior + top + total - 0.5 * number * LOG_2_PI
 
-    def state(self, values: np.ndarray) -> GaussianState:
+    def state(self, values: np.ndarray, power: float = 1.0) -> GaussianState:
         """mu, sigma and their priors, as kernels have them."""
-        return GaussianState(values, self.rows())
+        return GaussianState(values, self.rows(), power)
 
     @staticmethod
     def data(layout: BlockLayout, image: np.ndarray) -> GaussianData:

@@ -63,8 +63,9 @@ class NoiseModel(Protocol):
     def label_sums(z: np.ndarray, y: np.ndarray, labels: int) -> np.ndarray:
         """(k, columns) what these two need of observations y (n,) with labels z."""
 
-    def state(self, values: np.ndarray) -> Any:
-        """The record of values and their prior that steps of a chain change in place."""
+    def state(self, values: np.ndarray, power: float = 1.0) -> Any:
+        """The record of values and their prior that steps of a chain change in place; the likelihood of the
+        observations counts to the given power."""
 
     @staticmethod
     def data(layout: Any, image: np.ndarray) -> Any:

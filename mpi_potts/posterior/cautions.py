@@ -17,6 +17,7 @@ from .summary import Summary
 
 if TYPE_CHECKING:  # numba comes with these, which who asks for a constant does not need
     from ..binding.function import Binding
+    from ..labels.ensemble import Draws
     from ..methods.base import Fit
     from ..model.noise import NoiseModel
 
@@ -28,9 +29,8 @@ COARSE = 0.2
 LONG_ENOUGH = 50.0
 # The prior cuts the posterior off where the 95 % interval comes this close to an end, in parts of its width.
 EDGE = 0.005
-# A chain is in a minor mode where its score is behind the best by more than this times the root of the number
-# of pixels; within a mode a score has an sd of up to 0.3 of that root.
-MINOR = 1.5
+# Chains are in modes of their own where their means are so many sds apart.
+MODES = 1.5
 # Rounding adds grain**2 / 12 to a label's variance: beyond this part of its sd, more than 0.02 %.
 GRAIN = 0.05
 # Residuals that are not those of the noise model.  Of many pixels any misfit is significant, so it must also
@@ -53,18 +53,20 @@ def cautions(
     diagnostics: Mapping[str, np.ndarray],
     binding_error: float,
     behind: np.ndarray,
+    spare: np.ndarray,
 ) -> Iterator[str]:
     """Every caution about the posterior to quote.
 
     beta        : its summary
     diagnostics : of every quantity, rows (R-hat, bulk and tail effective size)
     behind      : (chains,) how far the score of each chain is behind the best; of hidden images, else empty
+    spare       : labels without pixels, whose noise is as slow to settle as it is without consequence
     """
     apart = [
         f"{name} of label {j + 1}" if rows.ndim > 1 else name
         for name, rows in diagnostics.items()
         for j, row in enumerate(np.atleast_2d(rows))
-        if row[0] > LARGEST_RHAT
+        if row[0] > LARGEST_RHAT and not (rows.ndim > 1 and j in spare)
     ]
     if apart:
         yield (
@@ -105,8 +107,36 @@ def short_of_target(fit: "Fit") -> Iterator[str]:
     )
 
 
+def modes(draws: "Draws", spare: np.ndarray) -> bool:
+    """Whether chains are in modes of their own: of anything but spare labels, their means are more than
+    `MODES` of the sd within chains apart."""
+    if len(draws.beta) < 2:
+        return False
+    held = np.setdiff1d(np.arange(max((v.shape[2] for v in draws.noise.values()), default=0)), spare)
+    series = [draws.beta[..., None], draws.statistic[..., None]]
+    for values in (*series, *(values[:, :, held] for values in draws.noise.values())):
+        within = np.sqrt(values.var(axis=1).mean(axis=0))
+        if (np.ptp(values.mean(axis=1), axis=0) > MODES * within).any():
+            return True
+    return False
+
+
+def not_one_answer(beta: np.ndarray, shares: np.ndarray, why: str) -> str:
+    """What is said first where chains are in modes of their own.
+
+    beta : (chains,) posterior means.  shares : (chains, k) of the labels.  why : they could not be crossed
+    """
+    each = (
+        f"chain {c + 1}: beta {mean:.4f}, shares {', '.join(f'{share:.3f}' for share in own)}"
+        for c, (mean, own) in enumerate(zip(beta, shares))
+    )
+    return f"this is not one answer: chains are in modes of their own, whose weights {why}; {'; '.join(each)}"
+
+
 def minor_modes(behind: np.ndarray, sites: int) -> Iterator[str]:
     """Names the chains of hidden labels that are in a mode of much less evidence than the best."""
+    from ..labels.starts import MINOR  # numba comes with it
+
     worse = np.flatnonzero(behind > MINOR * np.sqrt(sites))
     if worse.size:
         numbers, least = ", ".join(str(n + 1) for n in worse), behind[worse].min()

@@ -79,7 +79,13 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     behind = np.zeros(0)
     if draws is not None and fit.chains is not None and fit.problem.hidden and fit.chains.count > 1:
         behind = _behind(comm, fit, fit.chains, draws)
-    warnings = [*cautions.cautions(fit, best, diagnostics, error, behind)]
+    unneeded = np.zeros(0, dtype=int) if held is None else spare.small(held)
+    warnings = [*cautions.cautions(fit, best, diagnostics, error, behind, unneeded)]
+    if draws is not None and fit.chains is not None and fit.problem.hidden and names is not None:
+        if cautions.modes(draws, unneeded):
+            shares_by_chain, tempered = fit.chains.shares(names), fit.chains.tempered
+            why = "tempering has not settled in its sweeps" if tempered else "are not known"
+            warnings.insert(0, cautions.not_one_answer(draws.beta.mean(axis=1), shares_by_chain, why))
     if draws is not None and (grain := fit.problem.facts.grain) is not None:
         noise = fit.problem.noise
         widths = noise.widths([draws.noise[name] for name in noise.names])

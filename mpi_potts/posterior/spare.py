@@ -41,20 +41,26 @@ def holdings(counts: np.ndarray, pixels: int, drawn: int) -> Holdings:
     return Holdings(pixels, held / pixels, np.diag(both) / np.maximum(held, 1e-300), shared)
 
 
+def small(held: Holdings) -> np.ndarray:
+    """The labels that hold hardly a pixel."""
+    nowhere = (held.sure < SURE) | (held.share * held.pixels < FEWEST)
+    return np.flatnonzero((held.share < SMALL) & nowhere)
+
+
 def spare(held: Holdings, apart: np.ndarray) -> Iterator[str]:
     """Names every label without which fewer would do.
 
     apart : (k, k) how far the noise of label l is from that of label j, in the latter's sd
     """
     k = held.share.size
-    small = (held.share < SMALL) & ((held.sure < SURE) | (held.share * held.pixels < FEWEST))
-    may = f"k = {k - np.count_nonzero(small)} may do"
-    for j in np.flatnonzero(small).tolist():
+    few = small(held).tolist()
+    may = f"k = {k - len(few)} may do"
+    for j in few:
         yield f"label {j + 1} holds {_percent(held.share[j])} of the pixels: {may}"
     for j in range(k):
         for i in range(j + 1, k):
             near = max(apart[j, i], apart[i, j]) < ALIKE and held.shared[j, i] > SHARED
-            if near and not (small[i] or small[j]):
+            if near and i not in few and j not in few:
                 yield (
                     f"labels {j + 1} and {i + 1} cannot be told apart, in their noise or in the pixels that "
                     f"they hold: k = {k - 1} may do"

@@ -28,7 +28,7 @@ REFERENCE = "path"
 def fits_of(content: Content) -> list[Fits]:
     """What each method found in the study of a verified file; on one rank."""
     content.require(STUDY)
-    reading.refuse_older(content.path, content.attributes, STUDY.version, "without draws")
+    reading.refuse_older(content.path, content.attributes, STUDY.version, "without ranks of the noise")
     return study.from_arrays(content.arrays(), content.attributes["rows"])
 
 

@@ -101,7 +101,7 @@ class Study:
         """Attributes and datasets of a part; one of another input, or of an older program, is refused."""
         path = self.part(number, method)
         attributes, arrays = reading.read(path, *STUDY_PART, names)
-        reading.refuse_older(path, attributes, STUDY_PART.version, "without draws")
+        reading.refuse_older(path, attributes, STUDY_PART.version, "without ranks of the noise")
         fit_file.check_settings(path, attributes, self.settings(method))
         return attributes, arrays
 
@@ -111,8 +111,8 @@ def image_seed(config: Config, number: int) -> int:
     return int(rng.words(rng.stream(config.seed, Purpose.STUDY, number), 0, 1)[0, 0] >> np.uint64(1))
 
 
-def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]:
-    """Image `number`, to be fitted by `method`, and its truth."""
+def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth, int]:
+    """Image `number`, to be fitted by `method`, its truth, and S of its true labels."""
     config, lattice, keys = plan.methods[method], plan.lattice, plan.config.simulate
     k = config.model.labels
     true = truth_of(config, number)
@@ -125,7 +125,7 @@ def make_problem(plan: Study, method: str, number: int) -> tuple[Problem, Truth]
     config = replace(on_image(config, image.pixels), seed=image_seed(config, number))
     if config.run.threads == "auto":  # the other ranks have images of their own
         config = replace(config, run=replace(config.run, threads=1))
-    return Problem.of(config, image, lattice, plan.curve(method)), true
+    return Problem.of(config, image, lattice, plan.curve(method)), true, lattice.statistic(labels)
 
 
 class Clock:
@@ -175,7 +175,7 @@ def fit_one(plan: Study, method: str, number: int, control: Listener) -> None:
     """Fit one image by one method, from the start or a checkpoint, and leave its part; on one rank."""
     paths = FitPaths(plan.directory(number) / method)
     files.make_directory(paths.directory)
-    problem, true = make_problem(plan, method, number)
+    problem, true, statistic = make_problem(plan, method, number)
     clock = Clock(paths.directory / "clock.json")
     try:
         fit = driver.run(ALONE, problem, paths, control, True)
@@ -188,17 +188,21 @@ def fit_one(plan: Study, method: str, number: int, control: Listener) -> None:
     attributes |= {"method": method, "beta": true.beta, "iterations": fit.iteration}
     attributes["stopped_because"] = fit.stopped_because
     datasets = {"cpu/seconds": np.array(cpu), "elapsed/seconds": np.array(elapsed)}
-    for row, columns in posteriors(method, result, true.beta, plan.config.study.draws).items():
+    for row, columns in posteriors(method, result, true, statistic, plan.config.study.draws).items():
         datasets |= {f"{row}/{name}": np.asarray(value) for name, value in columns.items()}
     store.write(ALONE, plan.part(number, method), *STUDY_PART, attributes, datasets, "gather")
     shutil.rmtree(paths.directory, ignore_errors=True)
 
 
-def posteriors(method: str, result: Outcome, beta: float, count: int) -> dict[str, dict[str, Any]]:
+def posteriors(
+    method: str, result: Outcome, true: Truth, statistic: int, count: int
+) -> dict[str, dict[str, Any]]:
     """The columns of every posterior of beta that a fit gives, by its name in the table.
 
-    Of particles, of chains, or of both; `beta` is the true one, whose rank among `count` draws is counted.
+    Of particles, of chains, or of both; ranks of the truth, S of whose labels is given, are among `count`
+    draws.
     """
+    beta = true.beta
     fit, sample = result.fit, result.fit.particles()
     rows: dict[str, dict[str, Any]] = {}
     if sample is not None and result.particles is not None:
@@ -206,18 +210,45 @@ def posteriors(method: str, result: Outcome, beta: float, count: int) -> dict[st
         at = fit.density.quantiles if fit.density is not None else partial(weights.quantiles, *sample)
         name = f"{method} particles" if fit.problem.hidden else method
         rows[name] = _columns(result.particles, at(PROBABILITIES), at(uniform), beta)
+        rows[name]["ranks"] = np.zeros(0, dtype=np.int64)
     summary = result.marginal or result.particles
     if result.draws is not None and summary is not None:
         draws, quantiles = result.draws.beta, np.quantile(result.draws.beta, PROBABILITIES)
         name = f"{method} marginal" if sample is not None else method
         rows[name] = _columns(summary, quantiles, study.thinned(draws, count), beta)
+        rows[name]["ranks"] = _ranks(result, true, statistic, count)
     return rows
+
+
+def _ranks(result: Outcome, true: Truth, statistic: int, count: int) -> np.ndarray:
+    """Ranks of the true S, then of each parameter of the noise label by label, among draws.
+
+    Where the priors are the same for all labels, these are in the order of their first parameter, in the
+    truth as in every draw: then the ranks of a right posterior are uniform, whatever labels are called.
+    """
+    draws, noise = result.draws, result.fit.problem.noise
+    if draws is None or not draws.noise:
+        return np.zeros(0, dtype=np.int64)
+    found = [_rank(study.thinned(draws.statistic, count), statistic)]
+    order, own = np.arange(noise.labels), np.arange(noise.labels)
+    if noise.exchangeable:
+        order = np.argsort(draws.noise[noise.names[0]], axis=2, kind="stable")
+        own = np.argsort(true.noise[0], kind="stable")
+    for name, truth in zip(noise.names, true.noise):
+        values = draws.noise[name]
+        values = np.take_along_axis(values, np.broadcast_to(order, values.shape), axis=2)
+        found += [_rank(study.thinned(values[:, :, j], count), truth[own[j]]) for j in range(noise.labels)]
+    return np.array(found)
+
+
+def _rank(draws: np.ndarray, truth: float) -> int:
+    return int(np.count_nonzero(draws < truth))
 
 
 def _columns(summary: Summary, quantiles: np.ndarray, draws: np.ndarray, beta: float) -> dict[str, Any]:
     """What is kept of one posterior, by the names of `COLUMNS`."""
-    rank = int(np.count_nonzero(draws < beta))
-    return dict(zip(COLUMNS, (summary.mean, summary.sd, quantiles, summary.ess, rank, draws)))
+    values = summary.mean, summary.sd, quantiles, summary.ess, _rank(draws, beta), draws
+    return dict(zip(COLUMNS, values))
 
 
 def shortened(config: Config) -> Config:
@@ -231,7 +262,7 @@ def shortened(config: Config) -> Config:
 def compile_all(plan: Study, methods: list[str]) -> None:
     """A fit of a moment by each method, so that compiling is in no one's times; on one rank."""
     for method in methods:
-        problem, _ = make_problem(plan, method, 0)
+        problem, *_ = make_problem(plan, method, 0)
         problem = replace(problem, config=shortened(problem.config))
         fit = method_of(problem.config).fit(ALONE, problem)
         problem.compile(ALONE)

@@ -16,7 +16,7 @@ and X^2 = sum (count - n / bins)^2 / (n / bins) is compared with chi-square of b
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -24,7 +24,7 @@ import numpy as np
 from .. import arithmetic
 
 # What the file of a study has of each method beside the times.
-COLUMNS = ("mean", "sd", "quantiles", "ess", "rank", "sample")
+COLUMNS = ("mean", "sd", "quantiles", "ess", "rank", "sample", "ranks")
 # Of the quantiles that a fit leaves: the ends of the 95 % and the 50 % interval, and the median.
 PROBABILITIES = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
 INTERVALS = {0.5: (1, 3), 0.95: (0, 4)}
@@ -46,6 +46,7 @@ class Fits:
     ess: np.ndarray
     rank: np.ndarray
     sample: np.ndarray  # (n, draws)
+    ranks: np.ndarray  # (n, q) of S(z) and of the noise label by label, where there are draws of them
     cpu: np.ndarray
     elapsed: np.ndarray
 
@@ -122,6 +123,22 @@ def scores(fits: Fits, most_bins: int, calibrated: bool = True) -> Scores:
         rank_chi_square=square,
         rank_p=p,
     )
+
+
+def other_ranks(fits: Fits, names: Sequence[str], most_bins: int) -> dict[str, float]:
+    """p of the ranks of S(z) and of the noise, by name; none where there are none, or too few images.
+
+    names : of the parameters of the noise
+    """
+    bins = number_of_bins(fits.truth.size, fits.draws + 1, most_bins)
+    if fits.ranks.shape[1] == 0 or bins < 2:
+        return {}
+    k = (fits.ranks.shape[1] - 1) // len(names)
+    every = ["S(z)", *(f"{name} {j + 1}" for name in names for j in range(k))]
+    return {
+        name: uniformity(histogram(rank, fits.draws, bins))[1]
+        for name, rank in zip(every, fits.ranks.T, strict=True)
+    }
 
 
 def coverage(fits: Fits, level: float) -> tuple[float, float]:

@@ -1,0 +1,105 @@
+"""Moves between modes keep the target: clusters that change labels, and chains on a ladder of powers."""
+
+import numpy as np
+import pytest
+from bindings import binding_of
+from enumeration import labellings_of
+from scipy import stats
+
+from mpi_potts import rng
+from mpi_potts.kernels.flips import flip
+from mpi_potts.kernels.neighbours import neighbours, pad, unpad
+from mpi_potts.labels.chain import LabelChain
+from mpi_potts.labels.ensemble import disagree
+from mpi_potts.lattice import MASKED, Lattice
+from mpi_potts.model.exact import Exact
+from mpi_potts.model.gaussian import gaussian_noise
+from mpi_potts.rng import Purpose
+
+HOLE = np.ones((3, 3), dtype=bool)
+HOLE[1, 2] = False
+
+
+@pytest.mark.parametrize(
+    "lattice", [Lattice((2, 4)), Lattice((3, 3), mask=HOLE), Lattice((2, 4), "hexagonal"), Lattice((2, 2, 2))]
+)
+def test_flips_of_clusters_have_the_exact_distribution(lattice):
+    """From labels drawn from the target, a move gives labels of the target: all labellings are counted."""
+    k, beta, power = 3, 0.6, 0.7
+    labels, statistic, _ = labellings_of(lattice, k)
+    y = np.random.default_rng(1).normal(size=lattice.shape)
+    values = np.array([[-0.5, 0.3, 0.4], [0.8, 1.2, 0.9]])
+    each = power * stats.norm.logpdf(y[lattice.exists][:, None], *values)
+    log_p = beta * statistic + sum(each[i, labels[:, i]] for i in range(labels.shape[1]))
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    density, around = gaussian_noise(k).density(values), neighbours(lattice)
+    stream, flat, n = rng.stream(5, Purpose.FLIPS), pad(y, lattice.exists, 0.0), 60_000
+    start = np.random.default_rng(2).choice(p.size, size=n, p=p)
+    weights = k ** np.arange(labels.shape[1])[::-1]
+    count, moved = np.zeros(p.size), 0
+    for t in range(n):
+        z = np.full(lattice.shape, MASKED, dtype=np.uint8)
+        z[lattice.exists] = labels[start[t]]
+        state = pad(z, lattice.exists, MASKED)
+        found = flip(state, flat, around, beta, k, density, power, *rng.key(stream, t))
+        now = (unpad(state, lattice.shape)[lattice.exists] * weights).sum()
+        assert t > 200 or found == lattice.statistic(unpad(state, lattice.shape))
+        moved += now != start[t]
+        count[now] += 1
+    assert moved > n / 4
+    # Rare labellings together, so that chi-square is what it says.
+    often = p * n > 5
+    seen, expected = np.append(count[often], count[~often].sum()), np.append(p[often], p[~often].sum()) * n
+    assert stats.chisquare(seen, expected).pvalue > 1e-4
+
+
+def table_of(lattice, k):
+    grid = np.linspace(0.0, 1.5, 301)
+    return binding_of(lattice, k, grid, *Exact(lattice, k).moments(grid)).table
+
+
+def test_a_tempered_chain_has_the_posterior_of_a_plain_one():
+    """beta, S and the noise of a small image, where a plain chain mixes: means agree in standard errors."""
+    lattice, k = Lattice((4, 4)), 2
+    y = np.random.default_rng(3).normal(size=(4, 4)) + np.repeat([[-1.0], [1.0]], 2, axis=0)
+    table, priors = table_of(lattice, k), gaussian_noise(k, mean_sd=1.5, shape=4.0, scale=3.0)
+    steps, means, errors = 30_000, [], []
+    for temper in (False, True):
+        chain = LabelChain(lattice, y, k, priors, seed=4)
+        chain.sample(table, (0.0, 1.5), 500, count=False)
+        if temper:
+            chain.temper(table, (0.0, 1.5), "path")
+        trace = chain.sample(table, (0.0, 1.5), steps)
+        low, high = np.sort(trace.noise[0], axis=1).T
+        series = np.stack([trace.beta, trace.statistic, low, high, np.log(trace.noise[1]).sum(axis=1)])
+        batches = series.reshape(len(series), 100, -1).mean(axis=2)
+        means.append(batches.mean(axis=1))
+        errors.append(batches.std(axis=1, ddof=1) / 10.0)
+        assert chain.counted == steps and chain.counts.sum() == steps * lattice.sites
+    assert np.all(np.abs(means[0] - means[1]) < 4.5 * np.hypot(*errors))
+
+
+def test_a_tempered_chain_goes_on_where_it_was_packed():
+    lattice, k = Lattice((6, 5)), 3
+    y = np.random.default_rng(3).normal(size=lattice.shape)
+    table = table_of(Lattice((3, 3)), k)
+    whole, parts = (LabelChain(lattice, y, k, gaussian_noise(k), seed=4) for _ in range(2))
+    for chain in (whole, parts):
+        chain.temper(table, (0.0, 1.5), "path")
+    trace = whole.sample(table, (0.0, 1.5), 60)
+    first = parts.sample(table, (0.0, 1.5), 25)
+    other = LabelChain(lattice, y, k, gaussian_noise(k), seed=4)
+    other.unpack(parts.pack())
+    rest = other.sample(table, (0.0, 1.5), 35)
+    assert np.array_equal(np.concatenate([first.beta, rest.beta]), trace.beta)
+    assert np.array_equal(np.concatenate([first.noise, rest.noise], axis=1), trace.noise)
+    assert np.array_equal(other.counts, whole.counts) and np.array_equal(other.labels, whole.labels)
+
+
+def test_chains_disagree_where_any_mean_is_far():
+    draw = np.random.default_rng(0)
+    probes = draw.normal(size=(2, 5, 200))
+    assert not disagree(probes)
+    probes[1, 3] += 3.0
+    assert disagree(probes)
