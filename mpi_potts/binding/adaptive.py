@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import arithmetic
+from ..estimation.verdicts import FLAG_DISAGREE
 from .chains import KINDS
 from .estimates import Chains, Estimator, settled
 from .function import Binding
@@ -36,6 +37,7 @@ FAR = 0.75
 # Multiples of the quantum at which a search places its betas; a quantum is a quarter to a half of the scale.
 LOCATE = (-4, 0, 4)
 WINDOW = (-4, -2, -1, 1, 2, 4)
+FEWER = (-4, -1, 1, 4)  # where each has two chains
 # Sweeps of a new chain; the least and greatest growth of chains in a round; a chain counts from so many tau
 # on.
 FIRST = 300
@@ -86,6 +88,12 @@ class Limits:
     points: int
     sweeps: int
     starts: str = "auto"
+    doubtful: tuple[float, float] = (0.0, 0.0)
+
+    def in_doubt(self, beta: float) -> bool:
+        """Whether chains from both starts are needed at a beta, to see whether they meet."""
+        low, high = self.doubtful
+        return self.starts == "both" or (self.starts == "auto" and low < beta < high)
 
 
 def aim(curve: Binding, target: Sought, interval: tuple[float, float]) -> Aim:
@@ -134,9 +142,11 @@ class Search:
             if all(draws >= ENOUGH * moments.tau for moments, draws in taus):
                 self.done = True
                 return []
-        if self.apart and self.length >= PATIENCE:
-            self.limited = "apart"
-            return []
+        if self._split(estimator, chains, betas):
+            self.length = max(self.length, min(PATIENCE, self.limits.sweeps))
+            longer = self._missing(chains, betas)
+            self.limited = "" if longer else "apart"
+            return longer
         ratio = found.error / self.limits.accuracy
         need = ratio * ratio
         growth = GREATEST if not self.refining else min(max(1.1 * need, LEAST), GREATEST)
@@ -176,7 +186,9 @@ class Search:
 
     def _betas(self) -> list[float]:
         low, high = self.limits.interval
-        steps = WINDOW if self.refining else LOCATE
+        steps: tuple[int, ...] = WINDOW if self.refining else LOCATE
+        if self.refining and self.limits.in_doubt(self.middle * self.quantum):
+            steps = FEWER
         betas = {min(max((self.middle + step) * self.quantum, low), high) for step in steps}
         return sorted(betas)
 
@@ -185,9 +197,14 @@ class Search:
         asked = []
         for place, beta in enumerate(betas):
             there = chains.get(beta, {})
-            kinds = kinds_at(self.limits.starts, place, there, self.apart)
+            kinds = kinds_at(self.limits, beta, place, there, self.apart)
             asked += [Request(beta, kind, self.length) for kind in kinds if _size(there, kind) < self.length]
         return asked
+
+    def _split(self, estimator: Estimator, chains: Chains, betas: Sequence[float]) -> bool:
+        """Whether the two starts stay apart at half of the betas or more."""
+        flags = [estimator.moments(beta, chains[beta])[0].flag & FLAG_DISAGREE for beta in betas]
+        return 2 * sum(map(bool, flags)) >= len(betas)
 
     def _room(self, chains: Chains, requests: Sequence[Request]) -> bool:
         new = {request.beta for request in requests} - set(chains)
@@ -206,12 +223,14 @@ def _size(there, kind):
     return there[kind].size if kind in there else 0
 
 
-def kinds_at(starts: str, place: int, there: Iterable[str], apart: bool) -> tuple[str, ...]:
+def kinds_at(
+    limits: Limits, beta: float, place: int, there: Iterable[str], apart: bool = False
+) -> tuple[str, ...]:
     """The starts of the chains at a beta: those that are there, else by turns; both where starts disagree."""
-    if starts == "both" or apart:
+    if apart or limits.in_doubt(beta):
         return KINDS
-    if starts != "auto":
-        return (starts,)
+    if limits.starts != "auto":
+        return (limits.starts,)
     return tuple(kind for kind in KINDS if kind in there) or (KINDS[place % 2],)
 
 
@@ -260,9 +279,7 @@ def cover(curve: Binding, chains: Chains, limits: Limits, length: int) -> tuple[
     new = [beta for beta in sorted(set(betas)) if beta not in chains]
     if not new:
         return _longer(curve, chains, limits, nodes[error > limits.accuracy]), worst
-    return [
-        Request(b, kind, length) for i, b in enumerate(new) for kind in kinds_at(limits.starts, i, (), False)
-    ], worst
+    return [Request(b, kind, length) for i, b in enumerate(new) for kind in kinds_at(limits, b, i, ())], worst
 
 
 def _longer(curve: Binding, chains: Chains, limits: Limits, bad: np.ndarray) -> list[Request]:

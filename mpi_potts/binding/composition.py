@@ -13,8 +13,8 @@ with the same weights.  A masked lattice has two counts, its sites and the pairs
 at its boundary; its corners are not counted.
 
 Errors are of two kinds.  Those of the reference curves add up with the squares of the weights.  What the
-composition leaves out, most of all near the transition, is judged by a second composition from fewer terms:
-their difference counts as an error in full.
+composition leaves out, most of all near the transition, is judged by a second composition from smaller boxes:
+a part of their difference counts as an error.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,12 @@ from .function import Binding
 
 # Sides of the reference boxes by dimensions, the smaller ones for lattices of fewer sites than `MANY`.
 MANY = 200_000
-SIDES = {2: ((32, 64, 128), (64, 128, 256)), 3: ((8, 12, 16, 24), (12, 16, 24, 40))}
+SIDES = {2: ((16, 32, 64, 128), (32, 64, 128, 256)), 3: ((6, 8, 12, 16, 24), (8, 12, 16, 24, 40))}
+# Of the difference between two compositions, from larger and from smaller boxes, what the former may leave
+# out.
+SMALLER = 0.25
 # Errors of neighbouring betas of one reference curve are not independent: a composed row counts as fewer.
-CORRELATED = 2.0
+CORRELATED = 1.25
 
 
 @dataclass(frozen=True)
@@ -53,30 +56,20 @@ def references(lattice: Lattice) -> tuple[Lattice, ...]:
 
 
 def weights(lattice: Lattice, boxes: Sequence[Lattice]) -> tuple[np.ndarray, np.ndarray]:
-    """(boxes,) weights of the boxes in the lattice: by all terms, and by one term less."""
-    if lattice.mask is None and lattice.neighbourhood != "hexagonal":
-        counts, fewer = _box_counts, slice(1, None)
-    else:
-        counts, fewer = _mask_counts, slice(None)
-    table = np.array([counts(box) for box in boxes])
-    wanted = counts(lattice)
-    terms = wanted.size
-    best = _solve(table[-terms:], wanted, len(boxes))
-    if counts is _box_counts:
-        # Without the corners, from the larger boxes.
-        return best, _solve(table[fewer, : terms - 1][-(terms - 1) :], wanted[: terms - 1], len(boxes))
-    # From the smallest and the largest box.
-    ends = np.array([0, len(boxes) - 1])
-    other = np.zeros(len(boxes))
-    other[ends], _ = arithmetic.solve(np.ascontiguousarray(table[ends].T), wanted)
-    return best, other
+    """(boxes,) weights of the boxes in the lattice: of the largest that its terms take, and of the next."""
+    full = lattice.mask is None and lattice.neighbourhood != "hexagonal"
+    counts = _box_counts if full else _mask_counts
+    table, wanted = np.array([counts(box) for box in boxes]), counts(lattice)
+    terms, last = wanted.size, len(boxes)
+    return _solve(table, wanted, last - terms), _solve(table, wanted, last - terms - 1)
 
 
-def _solve(table: np.ndarray, wanted: np.ndarray, boxes: int) -> np.ndarray:
-    """Weights of the last boxes with which their counts are the wanted ones; the others have none."""
-    found = np.zeros(boxes)
-    scale = table[-1]
-    found[boxes - len(table) :], _ = arithmetic.solve(np.ascontiguousarray((table / scale).T), wanted / scale)
+def _solve(table: np.ndarray, wanted: np.ndarray, first: int) -> np.ndarray:
+    """Weights of as many boxes as there are terms, from number `first` on, with which counts are as
+    wanted."""
+    taken = slice(first, first + wanted.size)
+    found, scale = np.zeros(len(table)), table[taken][-1]
+    found[taken], _ = arithmetic.solve(np.ascontiguousarray((table[taken] / scale).T), wanted / scale)
     return found
 
 
@@ -109,8 +102,9 @@ def compose(lattice: Lattice, curves: Sequence[Binding], beta: np.ndarray) -> Co
     square = best * best
     mean_error = total(square, [se * se for se, _ in errors])
     variance_error = total(square, [4.0 * v * se * se for v, (_, se) in zip(variances, errors)])
-    left_out, left_out_variance = mean - total(other, means), variance - total(other, variances)
-    left_out, left_out_variance = left_out / 6, left_out_variance / 6
+    # Terms that were left out weigh less in larger boxes.
+    left_out = SMALLER * (mean - total(other, means))
+    left_out_variance = SMALLER * (variance - total(other, variances))
     mean_se = CORRELATED * np.sqrt(mean_error + left_out * left_out)
     variance_se = CORRELATED * np.sqrt(variance_error + left_out_variance * left_out_variance)
     # Differences of large numbers may leave nothing: as much as the largest box has for its number of edges.

@@ -48,6 +48,10 @@ def _drift(statistic: np.ndarray) -> float:
     return abs(float(statistic[-quarter:].mean() - statistic[-2 * quarter : -quarter].mean()))
 
 
+# The place of the error of the mean in a row.
+ERROR = ARRAYS.index("mean_se")
+
+
 class Estimator:
     """The binding function of all that is known so far; moments of chains that did not grow are kept."""
 
@@ -73,7 +77,7 @@ class Estimator:
             found, draws = self.moments(beta, starts)
             numbers = (getattr(found, name) for name in ("mean", "sd", "mean_se", "sd_se", "tau", "flag"))
             rows[beta] = (beta, *numbers, draws)
-        for row in self._pilot(sorted(rows)):
+        for row in self._pilot(rows):
             rows.setdefault(row[0], row)
         values = zip(*(rows[beta] for beta in sorted(rows)))
         names = (*ARRAYS, "draws")
@@ -84,15 +88,17 @@ class Estimator:
         }
         return columns if self._anchor is None else columns | {"anchor": np.array(self._anchor)}
 
-    def _pilot(self, simulated: list[float]) -> Iterable[tuple]:
-        """The composed rows, but for those beside which there are simulated ones."""
+    def _pilot(self, simulated: Mapping[float, tuple]) -> Iterable[tuple]:
+        """The composed rows, but for those beside which there are simulated ones that know better."""
         pilot = self._composed
         if pilot is None:
             return
-        near = np.array(simulated)
+        near = np.array(sorted(simulated))
+        errors = np.array([simulated[beta][ERROR] for beta in near.tolist()])
         for i, beta in enumerate(pilot.beta.tolist()):
             gap = np.diff(pilot.beta[max(0, i - 1) : i + 2]).min() / 2
-            if not near.size or np.abs(near - beta).min() > gap:
+            beside = np.abs(near - beta) <= gap
+            if not beside.any() or pilot.mean_se[i] <= errors[beside].min():
                 numbers = (float(a[i]) for a in (pilot.mean, pilot.sd, pilot.mean_se, pilot.sd_se))
                 yield (beta, *numbers, 1.0, FLAG_COMPOSED, 0)
 

@@ -9,8 +9,10 @@ follow say so by the digest of their binding function.
 The library is one file of moments, `precompute.library`, by default in the user's cache directory.  Where it
 cannot be written, nothing is kept."""
 
+import contextlib
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,9 @@ from .work import SliceLength, lengthen
 # The recipe of a reference box.
 POINTS, SWEEPS, SEED = 41, 300, 0
 COLUMNS = (*ARRAYS, "draws")
+# Nearer to the transition than this part of beta_crit, terms that are left out matter, however long the
+# chains.
+NEAR = 0.05
 
 
 def highest(lattice: Lattice, labels: int) -> float:
@@ -52,17 +57,62 @@ def compose_pilot(comm: Comm, lattice: Lattice, labels: int, path: Path | None) 
     if not boxes:
         return None
     known = on_root(comm, _read, path, [_name(box, labels) for box in boxes])
-    curves, new = [], {}
+    new = {}
     for box in boxes:
         name = _name(box, labels)
-        columns = known.get(name)
-        if columns is None:
-            columns = new[name] = _simulate(comm, box, labels)
-        curves.append(_binding(box, labels, columns))
+        if name not in known:
+            known[name] = new[name] = _Reference(comm, box, labels).columns()
     if new:
         on_root(comm, _keep, path, new)
+    return on_root(comm, _compose, lattice, labels, [known[_name(box, labels)] for box in boxes])
+
+
+def improve(
+    comm: Comm,
+    lattice: Lattice,
+    labels: int,
+    path: Path,
+    interval: tuple[float, float],
+    accuracy: float,
+    sweeps: int,
+    progress: Callable[[str], None],
+) -> float:
+    """Collective.  Lengthen the references until a lattice is composed to an accuracy, in posterior sds, at
+    all betas of an interval but those near the transition; returns the error reached.
+
+    sweeps : of one chain, at most.
+    """
+    boxes = references(lattice)
+    if not boxes:
+        raise InputError("--library: a graph cannot be composed from others; leave it out")
+    references_of = [_Reference(comm, box, labels) for box in boxes]
+    while True:
+        columns = [reference.columns() for reference in references_of]
+        composed = on_root(comm, _compose, lattice, labels, columns)
+        error = _worst(composed, transition(lattice, labels), interval)
+        progress(f"library: error {error:.2g} of {accuracy:g}, {references_of[0].sweeps} sweeps at each beta")
+        if error <= accuracy or references_of[0].sweeps >= sweeps:
+            break
+        growth = min(max((error / accuracy) * (error / accuracy), 1.5), 4.0)
+        for reference in references_of:
+            reference.sweeps = min(math.ceil(growth * reference.sweeps), sweeps)
+    new = {_name(box, labels): each for box, each in zip(boxes, columns)}
+    on_root(comm, _write, path, new)
+    return error
+
+
+def _worst(composed: Composed, critical: float, interval: tuple[float, float]) -> float:
+    """The largest error of composed means, in sds of S(z), on an interval without the transition."""
+    inside = (composed.beta >= interval[0]) & (composed.beta <= interval[1])
+    inside &= np.abs(composed.beta - critical) > NEAR * critical
+    return float((composed.mean_se / np.maximum(composed.sd, 1.0))[inside].max(initial=0.0))
+
+
+def _compose(lattice: Lattice, labels: int, columns: Sequence[dict[str, np.ndarray]]) -> Composed:
+    boxes = references(lattice)
+    curves = [_binding(box, labels, each) for box, each in zip(boxes, columns)]
     grid = pilot_grid(transition(lattice, labels), highest(lattice, labels), POINTS)
-    return on_root(comm, compose, lattice, curves, grid)
+    return compose(lattice, curves, grid)
 
 
 def _name(box: Lattice, labels: int) -> str:
@@ -74,26 +124,38 @@ def _binding(box: Lattice, labels: int, columns: dict[str, np.ndarray]) -> Bindi
     return Binding(**fields, iterations=SWEEPS, burn_in=0, starts="both")
 
 
-def _simulate(comm: Comm, box: Lattice, labels: int) -> dict[str, np.ndarray]:
-    """Collective.  The recipe: one chain at every beta, from the start of its phase."""
-    sampler, critical = Sampler(box, labels, "swendsen-wang"), transition(box, labels)
-    grid = pilot_grid(critical, highest(box, labels), POINTS)
-    warm_up(comm, lambda: _chain(sampler, float(grid[0]), "random", 1))
-    index = np.arange(comm.rank, POINTS, comm.size)
-    rows = []
-    for beta in grid[index].tolist():
-        kind = "random" if beta < critical else "ordered"
-        found, draws = moments_of({kind: _chain(sampler, beta, kind, SWEEPS)}, box.degree)
-        rows.append((beta, *(getattr(found, name) for name in ARRAYS[1:]), draws))
-    table = merge_rows(comm, index, np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS)), POINTS)
-    return dict(zip(COLUMNS, table.T.copy()))
+class _Reference:
+    """The chains of a reference box, one at every beta, from the start of its phase; a rank has some of them.
 
+    sweeps : that each shall have
+    """
 
-def _chain(sampler: Sampler, beta: float, kind: str, sweeps: int) -> np.ndarray:
-    chain = Chain.of_length(sweeps)
-    for _ in lengthen(sampler, SEED, beta, kind, chain, sweeps, SliceLength()):
-        pass
-    return chain.statistic
+    def __init__(self, comm: Comm, box: Lattice, labels: int):
+        """Collective.  By the recipe, with nothing simulated yet."""
+        self._comm, self._box, self.sweeps = comm, box, SWEEPS
+        self._sampler, self._critical = Sampler(box, labels, "swendsen-wang"), transition(box, labels)
+        self._grid = pilot_grid(self._critical, highest(box, labels), POINTS)
+        self._chains: dict[float, Chain] = {}
+        warm_up(comm, lambda: self._lengthened(Chain.of_length(1), 0.1, 1))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Collective.  The moments at every beta, from chains as long as they shall be."""
+        index, rows = np.arange(self._comm.rank, POINTS, self._comm.size), []
+        for beta in self._grid[index].tolist():
+            old = self._chains.get(beta, Chain.of_length(0))
+            room = Chain.of_length(self.sweeps, old.statistic[: old.done], old.packed)
+            chain = self._chains[beta] = self._lengthened(room, beta, self.sweeps)
+            found, draws = moments_of({"any": chain.statistic}, self._box.degree)
+            rows.append((beta, *(getattr(found, name) for name in ARRAYS[1:]), draws))
+        table = np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS))
+        return dict(zip(COLUMNS, merge_rows(self._comm, index, table, POINTS).T.copy()))
+
+    def _lengthened(self, chain: Chain, beta: float, sweeps: int) -> Chain:
+        kind = "random" if beta < self._critical else "ordered"
+        for _ in lengthen(self._sampler, SEED, beta, kind, chain, sweeps, SliceLength()):
+            pass
+        chain.close(keep=True)
+        return chain
 
 
 def _read(path: Path | None, names: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
@@ -114,16 +176,17 @@ def _keep(path: Path | None, new: dict[str, dict[str, np.ndarray]]) -> None:
     """Add references to the library, if it can be written; on one rank."""
     if path is None:
         return
-    try:
-        files.make_directory(path.parent)
-        with files.locked(ALONE, path.with_name(f".{path.stem}.lock"), wait=True):
-            arrays = _everything(path)
-            arrays |= {
-                f"{name}/{column}": v for name, columns in new.items() for column, v in columns.items()
-            }
-            store.write(ALONE, path, *LIBRARY, {}, arrays, "gather")
-    except (InputError, OSError):
-        return  # what it would save is little
+    with contextlib.suppress(InputError, OSError):  # what it would save is little
+        _write(path, new)
+
+
+def _write(path: Path, new: dict[str, dict[str, np.ndarray]]) -> None:
+    """Add references to the library; on one rank."""
+    files.make_directory(path.parent)
+    with files.locked(ALONE, path.with_name(f".{path.stem}.lock"), wait=True):
+        arrays = _everything(path)
+        arrays |= {f"{name}/{column}": v for name, columns in new.items() for column, v in columns.items()}
+        store.write(ALONE, path, *LIBRARY, {}, arrays, "gather")
 
 
 def _everything(path: Path) -> dict[str, np.ndarray]:

@@ -41,8 +41,9 @@ COMMANDS = (
         "precompute",
         INPUT_OR_IMAGE,
         "compute, continue or extend the binding function",
-        "Writes binding.h5: mean and sd of S(z) for each beta, on the lattice of the image or image.shape.",
-        (*WORK, "labels"),
+        "Writes binding.h5: mean and sd of S(z) for each beta, on the lattice of the image or image.shape.  "
+        "With --library it betters the small lattices instead, from which this one and others are composed.",
+        (*WORK, "labels", "library"),
         "mpirun -n 2 mpi-potts precompute inputs/simulation.toml --set precompute.points=200",
     ),
     Command(
@@ -165,6 +166,15 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "report_output": ("--output", {"metavar": "DIR", "help": "directory for the page, instead of FILE.h5's"}),
+    "library": (
+        "--library",
+        {
+            "metavar": "FILE",
+            "nargs": "?",
+            "const": "",
+            "help": "better the library of small lattices (precompute.library, or FILE) instead",
+        },
+    ),
     "compare": (
         "--compare",
         {"metavar": "BINDING.h5", "help": "draw this binding function as a line beside that of the report"},
@@ -179,6 +189,7 @@ DEFAULTS: dict[str, Any] = {
     "fresh": False,
     "max_hours": None,
     "labels": None,
+    "library": None,
     "compare": None,
 }
 

@@ -1,10 +1,12 @@
 """`mpi-potts precompute INPUT.toml`: the binding function of the lattice that the input names."""
 
 from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
 
 from ..binding import file as binding_file
+from ..binding import library
 from ..binding.compute import BindingPaths, Task, compute, prepare
 from ..binding.function import Binding
 from ..config.inputs import Config
@@ -17,6 +19,7 @@ from ..methods.base import Problem
 from ..model.scale import on_lattice
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
+from ..runtime.progress import Live
 from . import image_input
 from .fit import pose
 from .say import note, say
@@ -24,11 +27,30 @@ from .say import note, say
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
     """Collective.  Compute, continue or extend the binding function, and say what it is like."""
+    if options.library is not None:
+        return _improve_library(comm, config, options)
     config, lattice, problem = for_what(comm, config)
     with Control(options.max_hours) as control:
         binding = obtain(comm, config, lattice, control, options.quiet, options.fresh, problem)
     image_input.keep(comm, config, only_new=True)
     say(comm, f"{BindingPaths.of(config).binding}: {describe(binding)}")
+    return 0
+
+
+def _improve_library(comm: Comm, config: Config, options: Namespace) -> int:
+    """Collective.  Make the small lattices from which that of the input is composed more exact."""
+    lattice = on_root(comm, lattice_to_cover, config)
+    config = on_lattice(config, lattice)
+    keys, named = config.precompute, options.library or config.precompute.library
+    path = Path(named) if named else library.default_path()
+    live = Live(comm, options.quiet)
+    asked = config.prior.beta, keys.accuracy, keys.iterations, live.say
+    error = library.improve(comm, lattice, config.model.labels, path, *asked)
+    size = " x ".join(map(str, lattice.shape))
+    reached = f"an error of {error:.2g} posterior sds of beta away from the transition"
+    say(
+        comm, f"{path}: composes {size} with {reached}; precompute.accuracy = {keys.accuracy:g} was asked for"
+    )
     return 0
 
 
@@ -77,6 +99,8 @@ def describe(binding: Binding) -> str:
     )
     if not simulated.all():
         text += f", {np.count_nonzero(~simulated)} betas composed from smaller lattices"
+    if np.unique(binding.counted[simulated]).size > 1:
+        return text  # chains of one window are long enough together
     for bit, meaning in ((FLAG_DISAGREE, "where the starts disagree"), (FLAG_SHORT, "with short chains")):
         count = int(np.count_nonzero(binding.flag & bit))
         text += f", {count} {meaning}" if count else ""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import arithmetic
 from ..binding import adaptive, library
 from ..binding import file as binding_file
 from ..binding.adaptive import Aim, Limits, Request, Search, Sought, aim
@@ -31,7 +32,7 @@ from ..errors import Damaged, Foreign, InputError
 from ..io import files, reading
 from ..labels.ensemble import LabelChains
 from ..lattice import Lattice
-from ..model.transition import transition
+from ..model.transition import first_order, transition
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, decided, merge_rows, on_root, quiet_wait
 from .base import Problem
@@ -49,10 +50,15 @@ STAYS = 0.5
 # Searches of chains whose posteriors are within so many sds of each other are one.
 SAME = 2.0
 MOST_ROUNDS = 60
+# The width of the betas around a first-order transition, in beta_crit: of lattices for which that is only an
+# estimate, and with first-order neighbours.
+DOUBT = (0.03, 0.01)
 EXPLORED = 1.0
 # A posterior may be wider, or elsewhere, than the label chains of the search had it: an error that much
 # larger.
 TOLERATED = 1.5
+# What was simulated and what was composed agree within so many standard errors.
+AGREE = 4.0
 
 
 def request_of(config: Config, lattice: Lattice, image: str) -> str:
@@ -160,6 +166,12 @@ def obtain(
         return on_root(comm, binding_file.read_binding, paths.binding, config.precompute.interpolation)
 
 
+def doubtful(lattice: Lattice, labels: int) -> tuple[float, float]:
+    """The betas around a first-order transition at which chains may stay in the phase of their start."""
+    critical, width = transition(lattice, labels), DOUBT[lattice.neighbourhood == "first"]
+    return (critical * (1 - width), critical * (1 + width)) if first_order(lattice, labels) else (0.0, 0.0)
+
+
 class _Adaptation:
     """One adaptive binding function in the making."""
 
@@ -176,11 +188,13 @@ class _Adaptation:
         """Collective.  Takes up what is there, and adds a pilot where there is none."""
         self.comm, self.config, self.lattice, self.problem = comm, config, lattice, problem
         keys = config.precompute
-        self.limits = Limits(config.prior.beta, keys.accuracy, keys.points, keys.iterations, keys.starts)
+        asked = config.prior.beta, keys.accuracy, keys.points, keys.iterations, keys.starts
+        self.limits = Limits(*asked, doubtful=doubtful(lattice, config.model.labels))
         self.bench = Bench(comm, config, lattice, paths, control, quiet)
         composed, k = self._composed(), config.model.labels
         self.grid = adaptive.pilot_grid(transition(lattice, k), self._highest(), library.POINTS)
         anchor = on_root(comm, find_anchor, lattice, k, self.grid)
+        self.composing = composed is not None
         self.estimator = Estimator(lattice, self.bench.identity, composed, anchor)
         if composed is None:
             self._pilot()
@@ -223,7 +237,28 @@ class _Adaptation:
         else:
             self._refine([Sought(float(self.problem.statistic))])
         more = {"grid": "adaptive", "answers": " ".join([*self._answers(), request])}
+        more["composition"] = decided(self.comm, self._against_composition)
         self.bench.write(self.estimator, more)
+
+    def _against_composition(self) -> str:
+        """How far what was simulated is from what was composed, in words; on one rank."""
+        if not self.composing:
+            return ""
+        composed, moments = self.estimator.binding({}), self.estimator.moments
+        rows = {beta: moments(beta, starts)[0] for beta, starts in self.bench.chains.items()}
+        if not rows:
+            return "not compared with a run on this lattice"
+        beta = np.array(sorted(rows))
+        mean, error = composed.moments(beta)[0], composed.standard_errors(beta)[0]
+        apart = np.array([rows[b].mean for b in beta.tolist()]) - mean
+        own = np.array([rows[b].mean_se for b in beta.tolist()])
+        z = np.abs(apart) / np.maximum(arithmetic.hypot(own, error), 1e-9)
+        sds = np.abs(apart) / np.array([max(rows[b].sd, 1e-9) for b in beta.tolist()])
+        agree = "agrees" if z.max() <= AGREE else "does not agree"
+        return (
+            f"a run on this lattice {agree} with what was composed: at most {sds.max():.2g} posterior sds "
+            f"of beta apart, {z.max():.1f} standard errors"
+        )
 
     def _answers(self) -> list[str]:
         base = self.bench.base
