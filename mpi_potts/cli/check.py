@@ -308,7 +308,7 @@ def _study(comm: Comm, config: Config) -> list[Row]:
     rows += parallel.on_root(comm, binding_rows, config, lattice) if with_binding else []
     total, betas, pace = 0.0, np.zeros(0), FitPace(0.0, None, None)
     for name, each in methods.items():
-        problem, _ = parallel.on_root(comm, make_problem, plan, name, plan.images[0])
+        problem, *_ = parallel.on_root(comm, make_problem, plan, name, plan.images[0])
         betas, pace = measure(comm, each, lattice, problem)
         seconds = sum(parallel.on_root(comm, fit_seconds, each, lattice, pace, 1).values())
         sizes = method_of(each).sizes(each)

@@ -48,6 +48,8 @@ def apply(tables: dict[str, Any]) -> None:
         return
     for name, keys in DEPARTURES.items():
         table = tables.setdefault(name, {})
+        if not isinstance(table, dict):
+            return  # which the reading of the tables refuses by name
         for key, value in keys.items():
             if table.setdefault(key, value) != value:
                 raise _contradiction(name, key, table[key], f"{show(value)}, or left out,")

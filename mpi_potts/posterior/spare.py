@@ -54,7 +54,7 @@ def spare(held: Holdings, apart: np.ndarray) -> Iterator[str]:
     """
     k = held.share.size
     few = small(held).tolist()
-    may = f"k = {k - len(few)} may do"
+    may = _may_do(k - len(few))
     for j in few:
         yield f"label {j + 1} holds {_percent(held.share[j])} of the pixels: {may}"
     for j in range(k):
@@ -63,9 +63,13 @@ def spare(held: Holdings, apart: np.ndarray) -> Iterator[str]:
             if near and i not in few and j not in few:
                 yield (
                     f"labels {j + 1} and {i + 1} cannot be told apart, in their noise or in the pixels that "
-                    f"they hold: k = {k - 1} may do"
+                    f"they hold: {_may_do(k - 1)}"
                 )
 
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.2g} %" if share >= 1e-4 else "less than 0.01 %"
+
+
+def _may_do(k: int) -> str:
+    return f"k = {k} may do" if k > 1 else "the image may have no labels to tell apart"
