@@ -131,10 +131,17 @@ class Bench:
         for of_rank in self._comm.allgather(known):
             self._full |= of_rank
         if base is not None:
-            for beta, done in zip(base.beta.tolist(), base.done.tolist()):
-                counted = {kind: self._full[beta][kind][:n] for kind, n in zip(base.kinds, done) if n}
-                if counted:
-                    self.chains[beta] = counted
+            self.chains = self._counted(base)
+
+    def _counted(self, base: ChainsFile) -> dict[float, dict[str, np.ndarray]]:
+        """Collective.  The chains of the binding file itself: a part may have less of a row, which was begun
+        again."""
+        places = [Place(beta, 0, row) for row, beta in enumerate(base.beta.tolist()) if base.done[row].any()]
+        rows = read_chains([base], places[self._comm.rank :: self._comm.size])
+        counted: dict[float, dict[str, np.ndarray]] = {}
+        for of_rank in self._comm.allgather({row.beta: _statistics(row) for row in rows}):
+            counted |= of_rank
+        return {beta: counted[beta] for beta in sorted(counted)}
 
     def _warm_up(self) -> None:
         stream = rng.stream(self.seed, Purpose.START)

@@ -1,0 +1,169 @@
+"""A binding file that grows: from one image to the next, from a fixed grid, after a stop at any moment."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fitting import image_of
+from method_cases import StopAt
+
+from mpi_potts.cli import fit, precompute
+from mpi_potts.config import inputs
+from mpi_potts.errors import Interrupted
+from mpi_potts.io import formats, reading
+from mpi_potts.methods import adapt
+from mpi_potts.runtime.control import Control
+from mpi_potts.runtime.parallel import ALONE
+
+INPUT = """
+seed = 4
+[image]
+path = "labels.npy"
+kind = "labels"
+[model]
+labels = 3
+[prior]
+beta = [0.0, 1.3]
+[precompute]
+accuracy = 0.2
+file = "binding.h5"
+[fit]
+method = "path"
+[run]
+checkpoint_minutes = 1e-9
+"""
+FINER = ["precompute.accuracy=0.01"]
+
+
+def directory_of(parent, name):
+    """An input with the labels of two images, in a directory of its own."""
+    directory = parent / name
+    directory.mkdir()
+    (directory / "input.toml").write_text(INPUT)
+    for number, beta in enumerate((0.6, 0.8)):
+        labels, _ = image_of(beta, [-2.0, 0.0, 2.0], [0.6, 0.6, 0.6], shape=(40, 30), number=number)
+        np.save(directory / f"{'other' if number else 'labels'}.npy", labels)
+    return directory
+
+
+def grow(directory, changes=(), control=None):
+    """The binding function for the input, as `mpi-potts precompute` has it."""
+    problem = fit.pose(ALONE, inputs.load(directory / "input.toml", changes, directory / "out"))
+    with control or Control() as control:
+        return precompute.obtain(ALONE, problem.config, problem.lattice, control, quiet=True, problem=problem)
+
+
+def stopped(directory, changes, looks):
+    """Stop the work when it is looked at for the n-th time; whether it came to that."""
+    try:
+        grow(directory, changes, StopAt(looks))
+    except Interrupted:
+        return True
+    return False
+
+
+def content(directory):
+    attributes, arrays = reading.read(directory / "binding.h5", *formats.BINDING)
+    del attributes["created"]
+    return attributes, {name: values.tobytes() for name, values in arrays.items()}
+
+
+def sweeps(directory):
+    """The sweeps of all chains in the file."""
+    return int(reading.read(directory / "binding.h5", *formats.BINDING)[1]["done"].sum())
+
+
+@pytest.mark.parametrize("keep", ["true", "false"])
+@pytest.mark.parametrize("looks", [0, 1, 8])
+def test_an_extension_that_is_stopped_goes_on_to_the_same_bits(tmp_path, keep, looks):
+    changes = [f"precompute.keep_states={keep}"]
+    for name in ("whole", "stopped"):
+        grow(directory_of(tmp_path, name), changes)
+    whole, half = tmp_path / "whole", tmp_path / "stopped"
+    assert content(whole) == content(half)
+    grow(whole, changes + FINER)
+    assert stopped(half, changes + FINER, looks)
+    assert list((half / "binding.parts").glob("*.h5"))
+    grow(half, changes + FINER)
+    assert content(whole) == content(half)
+    assert (half / "binding.states.h5").exists() == (keep == "true")
+    assert not (half / "binding.parts").exists()
+
+
+def test_the_same_image_needs_no_sweep_and_leaves_the_file_as_it_is(tmp_path):
+    directory = directory_of(tmp_path, "a")
+    first = grow(directory)
+    before = (directory / "binding.h5").read_bytes()
+    assert grow(directory, control=StopAt(0)).digest == first.digest
+    assert (directory / "binding.h5").read_bytes() == before
+
+
+def test_another_image_of_the_lattice_starts_from_the_file_and_both_are_answered(tmp_path):
+    directory, alone = directory_of(tmp_path, "a"), directory_of(tmp_path, "b")
+    other = ['image.path="other.npy"']
+    grow(directory)
+    before = sweeps(directory)
+    found = grow(directory, other)
+    assert sweeps(directory) > before
+    grow(alone, other)
+    assert sweeps(directory) - before < sweeps(alone)
+    # Neither is asked for again.
+    assert grow(directory, control=StopAt(0)).digest == found.digest
+    assert grow(directory, other, control=StopAt(0)).digest == found.digest
+    assert len(content(directory)[0]["answers"].split()) == 2
+
+
+def test_more_accuracy_lengthens_the_chains_that_are_there(tmp_path):
+    directory = directory_of(tmp_path, "a")
+    first = grow(directory)
+    finer = grow(directory, FINER)
+    assert set(first.beta) <= set(finer.beta)
+    problem = fit.pose(ALONE, inputs.load(directory / "input.toml", FINER, directory / "out"))
+    target = adapt.Sought(float(problem.statistic))
+    errors = [adapt.aim(curve, target, (0.0, 1.3)).error for curve in (first, finer)]
+    assert errors[1] <= 0.01 < errors[0]
+
+
+def test_a_fixed_grid_is_taken_up_and_extended(tmp_path):
+    directory = directory_of(tmp_path, "a")
+    fixed = ["precompute.grid=critical", "precompute.points=50", "precompute.iterations=300"]
+    fixed += ["precompute.burn_in=100"]
+    before = grow(directory, fixed)
+    after = grow(directory, FINER)
+    assert set(before.beta) < set(after.beta)
+    there = sweeps(directory) - 50 * 300
+    assert after.beta.size < 70 and there > 0
+    problem = fit.pose(ALONE, inputs.load(directory / "input.toml", FINER, directory / "out"))
+    assert adapt.aim(after, adapt.Sought(float(problem.statistic)), (0.0, 1.3)).error <= 0.01
+
+
+def test_another_seed_extends_the_file_with_the_seed_that_it_has(tmp_path):
+    directory = directory_of(tmp_path, "a")
+    grow(directory)
+    before = sweeps(directory)
+    grow(directory, [*FINER, "seed=9"])
+    attributes, _ = content(directory)
+    assert attributes["seed"] == 4 and sweeps(directory) > before
+    assert len(attributes["answers"].split()) == 2
+
+
+def test_a_truncated_file_is_grown_again_to_the_same_bits(tmp_path, capsys):
+    directory = directory_of(tmp_path, "a")
+    grow(directory)
+    whole, path = content(directory), directory / "binding.h5"
+    path.write_bytes(path.read_bytes()[:-100])
+    grow(directory)
+    assert "binding.h5" in capsys.readouterr().err
+    assert content(directory) == whole
+
+
+def test_the_settings_are_those_of_the_input(tmp_path):
+    directory = directory_of(tmp_path, "a")
+    config = inputs.load(directory / "input.toml", [], directory / "out")
+    problem = fit.pose(ALONE, config)
+    requests = {
+        adapt.request_of(replace(problem.config, seed=seed), problem.lattice, digest)
+        for seed in (4, 5)
+        for digest in ("", problem.facts.digest)
+    }
+    assert len(requests) == 4
