@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Damaged, InputError
+from ..errors import Damaged, Foreign, InputError
 from ..io import files, reading, store
 from ..io.formats import LIBRARY
 from ..lattice import Lattice
@@ -165,6 +165,8 @@ def _read(path: Path | None, names: Sequence[str]) -> dict[str, dict[str, np.nda
     try:
         content = reading.contents(path)
         content.require(LIBRARY)
+    except Foreign as error:  # any file may have been named
+        raise InputError(f"{error}; it is not overwritten: remove it, or name another") from None
     except Damaged:  # it can be computed again
         return {}
     there = [name for name in names if f"{name}/beta" in content.shapes]

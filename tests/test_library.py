@@ -1,0 +1,115 @@
+"""The library of reference boxes: what it keeps is what would be computed again, and it is never needed."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from mpi_potts.binding import composition, library
+from mpi_potts.errors import InputError
+from mpi_potts.io import formats, reading
+from mpi_potts.lattice import Lattice
+from mpi_potts.runtime.parallel import ALONE
+
+LATTICE = Lattice((30, 41))
+NAMES = ("beta", "mean", "sd", "mean_se", "sd_se")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """A recipe of moments: three small boxes, few sweeps."""
+    monkeypatch.setattr(composition, "SIDES", {2: ((6, 8, 12),) * 2})
+    monkeypatch.setattr(library, "SWEEPS", 60)
+
+
+def bits(composed):
+    return {name: getattr(composed, name).tobytes() for name in NAMES}
+
+
+def pilot(path, lattice=LATTICE, labels=3):
+    return bits(library.compose_pilot(ALONE, lattice, labels, path))
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """No reference may be simulated from here on."""
+
+    def simulate(*_):
+        raise AssertionError("a reference is simulated")
+
+    return lambda: monkeypatch.setattr(library, "_simulate", simulate)
+
+
+def references_in(path):
+    _, arrays = reading.read(path, *formats.LIBRARY)
+    return {name.split("/")[0] for name in arrays}
+
+
+def test_a_library_gives_the_bits_of_none_and_saves_the_simulation(tmp_path, refused):
+    path = tmp_path / "cache" / "library.h5"
+    without, first = pilot(None), pilot(path)
+    refused()
+    assert first == without and pilot(path) == without
+    assert pilot(path, Lattice((55, 20))) != without  # of the same boxes
+
+
+def test_references_of_another_kind_are_added_and_the_others_stay(tmp_path):
+    path = tmp_path / "library.h5"
+    pilot(path)
+    before = references_in(path)
+    assert before == {f"{n}x{n}-first-3" for n in (6, 8, 12)}
+    pilot(path, labels=2)
+    pilot(path, Lattice((30, 41), "second"))
+    assert len(references_in(path)) == 9 and before < references_in(path)
+
+
+@pytest.mark.parametrize("kept", [100, -100])
+def test_a_damaged_library_is_computed_again(tmp_path, kept):
+    path = tmp_path / "library.h5"
+    whole = pilot(path)
+    path.write_bytes(path.read_bytes()[:kept])
+    assert pilot(path) == whole
+    assert len(references_in(path)) == 3
+
+
+def test_a_file_that_is_no_library_is_refused_and_kept(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("notes of mine\n" * 99)
+    with pytest.raises(InputError, match=r"notes\.txt.*not overwritten"):
+        pilot(path)
+    assert path.read_text() == "notes of mine\n" * 99
+
+
+def test_a_library_that_cannot_be_written_is_not_needed(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert pilot(tmp_path / "file" / "library.h5") == pilot(None)
+
+
+def test_two_jobs_at_once_leave_a_library_with_the_references_of_both(tmp_path):
+    path, failed = tmp_path / "library.h5", []
+    new = {
+        labels: {library._name(LATTICE, labels): dict.fromkeys(library.COLUMNS, np.arange(3.0))}
+        for labels in range(2, 10)
+    }
+
+    def job(columns):
+        try:
+            library._keep(path, columns)
+        except BaseException as error:  # a thread would swallow it
+            failed.append(error)
+
+    threads = [threading.Thread(target=job, args=(columns,)) for columns in new.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert references_in(path) == {name for columns in new.values() for name in columns}
+
+
+def test_the_library_of_a_user_is_in_the_cache_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert library.default_path() == tmp_path / "mpi_potts" / "library.h5"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert library.default_path() == tmp_path / "home" / ".cache" / "mpi_potts" / "library.h5"
