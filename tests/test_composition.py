@@ -1,0 +1,162 @@
+"""log C of a lattice composed from smaller boxes, against exact boxes and against simulation."""
+
+import math
+
+import ising
+import numpy as np
+import pytest
+from bindings import binding_of
+
+from mpi_potts.binding import composition, library
+from mpi_potts.binding.chains import Chain
+from mpi_potts.binding.composition import compose, references, weights
+from mpi_potts.binding.estimates import moments_of
+from mpi_potts.binding.work import SliceLength, lengthen
+from mpi_potts.graph import Graph
+from mpi_potts.lattice import Lattice
+from mpi_potts.model.exact import Exact
+from mpi_potts.model.potts import Sampler
+from mpi_potts.model.transition import transition
+from mpi_potts.runtime.parallel import ALONE
+
+
+def ball(shape):
+    axes = np.meshgrid(*[(np.arange(n) + 0.5) / n * 2.0 - 1.0 for n in shape], indexing="ij")
+    return np.sum([axis * axis for axis in axes], axis=0) <= 1.0
+
+
+def counts(lattice):
+    """Sites, pairs of neighbours and 1: what any composition of a box must reproduce."""
+    return np.array([lattice.sites, lattice.edges, 1.0])
+
+
+def boxes_of(sides, dimensions, neighbourhood):
+    return [Lattice((side,) * dimensions, neighbourhood) for side in sides]
+
+
+@pytest.mark.parametrize(
+    "shape, neighbourhood",
+    [
+        ((50, 70), "first"),
+        ((900, 1100), "first"),
+        ((61, 40), "second"),
+        ((1, 300), "first"),
+        ((9, 11, 13), "first"),
+        ((20, 31, 17), 18),
+        ((60, 70, 50), "second"),
+    ],
+)
+def test_the_weights_of_the_references_give_the_counts_of_a_box(shape, neighbourhood):
+    lattice = Lattice(shape, neighbourhood)
+    boxes = references(lattice)
+    best, other = weights(lattice, boxes)
+    table = np.array([counts(box) for box in boxes])
+    np.testing.assert_allclose(best @ table, counts(lattice), rtol=1e-9)
+    # With one term less the corners are left out: they are the constant of a plane, not of a volume.
+    exact = 2 if len(shape) == 2 and neighbourhood == "first" else 1
+    np.testing.assert_allclose((other @ table)[:exact], counts(lattice)[:exact], rtol=1e-9)
+
+
+@pytest.mark.parametrize("neighbourhood", ["first", "second", "hexagonal"])
+def test_the_weights_of_the_references_give_sites_and_pairs_of_a_masked_plane(neighbourhood):
+    lattice = Lattice((70, 90), neighbourhood, ball((70, 90)))
+    boxes = references(lattice)
+    for weight in weights(lattice, boxes):
+        found = weight @ np.array([counts(box)[:2] for box in boxes])
+        np.testing.assert_allclose(found, counts(lattice)[:2], rtol=1e-9)
+
+
+def test_a_reference_is_composed_of_itself_alone():
+    for lattice in (Lattice((64, 64)), Lattice((16, 16, 16))):
+        best, _ = weights(lattice, references(lattice))
+        alone = [float(box.shape == lattice.shape) for box in references(lattice)]
+        np.testing.assert_allclose(best, alone, atol=1e-9)
+
+
+def test_a_graph_has_no_references():
+    lattice = Graph(4, np.array([[0, 1], [1, 2], [2, 3]]))
+    assert references(lattice) == ()
+    assert library.compose_pilot(ALONE, lattice, 3, None) is None
+
+
+def exact_curve(lattice, labels, beta):
+    mean, sd = Exact(lattice, labels).moments(beta)
+    return binding_of(lattice, labels, beta, mean, sd)
+
+
+@pytest.mark.parametrize("labels, neighbourhood", [(2, "first"), (3, "first"), (2, "second")])
+def test_exact_small_boxes_give_the_exact_larger_box_away_from_the_transition(
+    labels, neighbourhood, monkeypatch
+):
+    sides = (4, 5, 6)
+    monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
+    lattice = Lattice((7, 20), neighbourhood)
+    # What is left out falls with the side over the correlation length: far from the transition it is little.
+    crit = transition(lattice, labels)
+    beta = np.array([0.0, 0.1, 0.2, 0.3]) * crit
+    curves = [exact_curve(box, labels, beta) for box in boxes_of(sides, 2, neighbourhood)]
+    found = compose(lattice, curves, beta)
+    mean, sd = Exact(lattice, labels).moments(beta)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-3 * sd.max())
+    np.testing.assert_allclose(found.sd, sd, rtol=5e-3)
+
+
+@pytest.mark.parametrize("labels, shape", [(2, (9, 11)), (3, (7, 8))])
+def test_near_the_transition_the_stated_error_holds_what_the_composition_leaves_out(
+    labels, shape, monkeypatch
+):
+    sides = (4, 5, 6)
+    monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
+    lattice = Lattice(shape)
+    beta = np.array([0.5, 0.8, 0.9, 1.0, 1.1, 1.3]) * transition(lattice, labels)
+    curves = [exact_curve(box, labels, beta) for box in boxes_of(sides, 2, "first")]
+    found = compose(lattice, curves, beta)
+    mean, _ = Exact(lattice, labels).moments(beta)
+    # The references are exact, so that all of the error is what was left out: no more than four stated ones.
+    assert (np.abs(found.mean - mean) <= 4 * found.mean_se).all()
+    assert found.mean_se.max() > 1e-3
+
+
+def test_the_plane_of_two_labels_is_composed_of_exact_boxes(monkeypatch):
+    sides = (12, 16, 24)
+    monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
+    lattice, beta = Lattice((30, 40)), np.array([0.3, 0.6, 1.3])
+    moments = {side: np.array([ising.moments(side, side, b) for b in beta]).T for side in sides}
+    curves = [binding_of(box, 2, beta, *moments[box.shape[0]]) for box in boxes_of(sides, 2, "first")]
+    found = compose(lattice, curves, beta)
+    mean, sd = np.array([ising.moments(30, 40, b) for b in beta]).T
+    # In posterior sds of beta.
+    assert (np.abs(found.mean - mean) < 0.01 * sd).all()
+    np.testing.assert_allclose(found.sd, sd, rtol=0.01)
+
+
+def simulated(lattice, labels, beta, sweeps):
+    sampler = Sampler(lattice, labels, "swendsen-wang")
+    kind = "random" if beta < transition(lattice, labels) else "ordered"
+    chain = Chain.of_length(sweeps)
+    for _ in lengthen(sampler, 1, beta, kind, chain, sweeps, SliceLength()):
+        pass
+    return moments_of({kind: chain.statistic}, lattice.degree)[0]
+
+
+CASES = {
+    "plane": Lattice((50, 80)),
+    "disc": Lattice((60, 80), "first", ball((60, 80))),
+    "eight": Lattice((60, 60), "second"),
+    "hexagonal": Lattice((60, 70), "hexagonal"),
+    "volume": Lattice((14, 17, 20)),
+    "ball": Lattice((20, 18, 22), "first", ball((20, 18, 22))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_stated_error_covers_the_difference_to_simulation(case, monkeypatch):
+    monkeypatch.setattr(composition, "SIDES", {2: ((16, 24, 40),) * 2, 3: ((6, 8, 10, 14),) * 2})
+    lattice, labels = CASES[case], 3
+    found = library.compose_pilot(ALONE, lattice, labels, None)
+    z = []
+    for place in (0.6, 0.9, 1.0, 1.1, 1.4):
+        i = int(np.abs(found.beta - place * transition(lattice, labels)).argmin())
+        direct = simulated(lattice, labels, float(found.beta[i]), 600)
+        z.append((found.mean[i] - direct.mean) / math.hypot(found.mean_se[i], direct.mean_se))
+    assert max(map(abs, z)) < 4, z
