@@ -14,6 +14,7 @@ from mpi_potts.binding.estimates import moments_of
 from mpi_potts.binding.work import SliceLength, lengthen
 from mpi_potts.graph import Graph
 from mpi_potts.lattice import Lattice
+from mpi_potts.methods import adapt
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.potts import Sampler
 from mpi_potts.model.transition import transition
@@ -49,12 +50,10 @@ def boxes_of(sides, dimensions, neighbourhood):
 def test_the_weights_of_the_references_give_the_counts_of_a_box(shape, neighbourhood):
     lattice = Lattice(shape, neighbourhood)
     boxes = references(lattice)
-    best, other = weights(lattice, boxes)
     table = np.array([counts(box) for box in boxes])
-    np.testing.assert_allclose(best @ table, counts(lattice), rtol=1e-9)
-    # With one term less the corners are left out: they are the constant of a plane, not of a volume.
-    exact = 2 if len(shape) == 2 and neighbourhood == "first" else 1
-    np.testing.assert_allclose((other @ table)[:exact], counts(lattice)[:exact], rtol=1e-9)
+    for weight in weights(lattice, boxes):
+        assert np.count_nonzero(weight) <= len(boxes) - 1
+        np.testing.assert_allclose(weight @ table, counts(lattice), rtol=1e-9)
 
 
 @pytest.mark.parametrize("neighbourhood", ["first", "second", "hexagonal"])
@@ -88,7 +87,7 @@ def exact_curve(lattice, labels, beta):
 def test_exact_small_boxes_give_the_exact_larger_box_away_from_the_transition(
     labels, neighbourhood, monkeypatch
 ):
-    sides = (4, 5, 6)
+    sides = (3, 4, 5, 6)
     monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
     lattice = Lattice((7, 20), neighbourhood)
     # What is left out falls with the side over the correlation length: far from the transition it is little.
@@ -105,7 +104,7 @@ def test_exact_small_boxes_give_the_exact_larger_box_away_from_the_transition(
 def test_near_the_transition_the_stated_error_holds_what_the_composition_leaves_out(
     labels, shape, monkeypatch
 ):
-    sides = (4, 5, 6)
+    sides = (3, 4, 5, 6)
     monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
     lattice = Lattice(shape)
     beta = np.array([0.5, 0.8, 0.9, 1.0, 1.1, 1.3]) * transition(lattice, labels)
@@ -118,7 +117,7 @@ def test_near_the_transition_the_stated_error_holds_what_the_composition_leaves_
 
 
 def test_the_plane_of_two_labels_is_composed_of_exact_boxes(monkeypatch):
-    sides = (12, 16, 24)
+    sides = (8, 12, 16, 24)
     monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
     lattice, beta = Lattice((30, 40)), np.array([0.3, 0.6, 1.3])
     moments = {side: np.array([ising.moments(side, side, b) for b in beta]).T for side in sides}
@@ -139,24 +138,25 @@ def simulated(lattice, labels, beta, sweeps):
     return moments_of({kind: chain.statistic}, lattice.degree)[0]
 
 
+# As small as those that have no pilot of their own.
 CASES = {
-    "plane": Lattice((50, 80)),
-    "disc": Lattice((60, 80), "first", ball((60, 80))),
-    "eight": Lattice((60, 60), "second"),
-    "hexagonal": Lattice((60, 70), "hexagonal"),
-    "volume": Lattice((14, 17, 20)),
-    "ball": Lattice((20, 18, 22), "first", ball((20, 18, 22))),
+    "plane": Lattice((180, 230)),
+    "disc": Lattice((220, 240), "first", ball((220, 240))),
+    "eight": Lattice((200, 210), "second"),
+    "hexagonal": Lattice((210, 200), "hexagonal"),
+    "volume": Lattice((30, 34, 40)),
+    "ball": Lattice((40, 44, 46), "first", ball((40, 44, 46))),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_stated_error_covers_the_difference_to_simulation(case, monkeypatch):
-    monkeypatch.setattr(composition, "SIDES", {2: ((16, 24, 40),) * 2, 3: ((6, 8, 10, 14),) * 2})
+def test_the_stated_error_covers_the_difference_to_simulation(case):
     lattice, labels = CASES[case], 3
+    assert lattice.sites >= adapt.FEW_SITES
     found = library.compose_pilot(ALONE, lattice, labels, None)
     z = []
     for place in (0.6, 0.9, 1.0, 1.1, 1.4):
         i = int(np.abs(found.beta - place * transition(lattice, labels)).argmin())
-        direct = simulated(lattice, labels, float(found.beta[i]), 600)
+        direct = simulated(lattice, labels, float(found.beta[i]), 400)
         z.append((found.mean[i] - direct.mean) / math.hypot(found.mean_se[i], direct.mean_se))
     assert max(map(abs, z)) < 4, z

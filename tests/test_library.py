@@ -18,7 +18,7 @@ NAMES = ("beta", "mean", "sd", "mean_se", "sd_se")
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """A recipe of moments: three small boxes, few sweeps."""
-    monkeypatch.setattr(composition, "SIDES", {2: ((6, 8, 12),) * 2})
+    monkeypatch.setattr(composition, "SIDES", {2: ((4, 6, 8, 12),) * 2})
     monkeypatch.setattr(library, "SWEEPS", 60)
 
 
@@ -37,7 +37,7 @@ def refused(monkeypatch):
     def simulate(*_):
         raise AssertionError("a reference is simulated")
 
-    return lambda: monkeypatch.setattr(library, "_simulate", simulate)
+    return lambda: monkeypatch.setattr(library, "_Reference", simulate)
 
 
 def references_in(path):
@@ -57,10 +57,10 @@ def test_references_of_another_kind_are_added_and_the_others_stay(tmp_path):
     path = tmp_path / "library.h5"
     pilot(path)
     before = references_in(path)
-    assert before == {f"{n}x{n}-first-3" for n in (6, 8, 12)}
+    assert before == {f"{n}x{n}-first-3" for n in (4, 6, 8, 12)}
     pilot(path, labels=2)
     pilot(path, Lattice((30, 41), "second"))
-    assert len(references_in(path)) == 9 and before < references_in(path)
+    assert len(references_in(path)) == 12 and before < references_in(path)
 
 
 @pytest.mark.parametrize("kept", [100, -100])
@@ -69,7 +69,7 @@ def test_a_damaged_library_is_computed_again(tmp_path, kept):
     whole = pilot(path)
     path.write_bytes(path.read_bytes()[:kept])
     assert pilot(path) == whole
-    assert len(references_in(path)) == 3
+    assert len(references_in(path)) == 4
 
 
 def test_a_file_that_is_no_library_is_refused_and_kept(tmp_path):
@@ -77,6 +77,8 @@ def test_a_file_that_is_no_library_is_refused_and_kept(tmp_path):
     path.write_text("notes of mine\n" * 99)
     with pytest.raises(InputError, match=r"notes\.txt.*not overwritten"):
         pilot(path)
+    with pytest.raises(InputError, match=r"notes\.txt.*not overwritten"):
+        library.improve(ALONE, LATTICE, 3, path, (0.0, 1.5), 100.0, 60, print)
     assert path.read_text() == "notes of mine\n" * 99
 
 

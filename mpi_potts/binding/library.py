@@ -160,18 +160,26 @@ class _Reference:
 
 def _read(path: Path | None, names: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
     """The columns of those references that the library has; on one rank."""
-    if path is None or not path.exists():
+    content = None if path is None else _open(path)
+    if content is None:
         return {}
+    there = [name for name in names if f"{name}/beta" in content.shapes]
+    arrays = content.arrays([f"{name}/{column}" for name in there for column in COLUMNS])
+    return {name: {column: arrays[f"{name}/{column}"] for column in COLUMNS} for name in there}
+
+
+def _open(path: Path) -> reading.Content | None:
+    """A library that is there and whole; a damaged one can be computed again, what is none is refused."""
+    if not path.exists():
+        return None
     try:
         content = reading.contents(path)
         content.require(LIBRARY)
     except Foreign as error:  # any file may have been named
         raise InputError(f"{error}; it is not overwritten: remove it, or name another") from None
-    except Damaged:  # it can be computed again
-        return {}
-    there = [name for name in names if f"{name}/beta" in content.shapes]
-    arrays = content.arrays([f"{name}/{column}" for name in there for column in COLUMNS])
-    return {name: {column: arrays[f"{name}/{column}"] for column in COLUMNS} for name in there}
+    except Damaged:
+        return None
+    return content
 
 
 def _keep(path: Path | None, new: dict[str, dict[str, np.ndarray]]) -> None:
@@ -186,17 +194,7 @@ def _write(path: Path, new: dict[str, dict[str, np.ndarray]]) -> None:
     """Add references to the library; on one rank."""
     files.make_directory(path.parent)
     with files.locked(ALONE, path.with_name(f".{path.stem}.lock"), wait=True):
-        arrays = _everything(path)
+        content = _open(path)
+        arrays = {} if content is None else content.arrays()
         arrays |= {f"{name}/{column}": v for name, columns in new.items() for column, v in columns.items()}
         store.write(ALONE, path, *LIBRARY, {}, arrays, "gather")
-
-
-def _everything(path: Path) -> dict[str, np.ndarray]:
-    if not path.exists():
-        return {}
-    try:
-        content = reading.contents(path)
-        content.require(LIBRARY)
-        return content.arrays()
-    except Damaged:
-        return {}
