@@ -40,7 +40,6 @@ checkpoint_minutes = 1e-9
 """
 CASES = {
     "hidden": [],
-    "one chain": ["fit.chains=1"],
     "masked": ['image.mask="mask.npy"'],
     "observed": ['image.path="labels.npy"', "image.kind=labels"],
     "gibbs": ["precompute.sampler=gibbs", "precompute.accuracy=0.5"],
@@ -110,7 +109,7 @@ def test_more_ranks_than_chains_are_no_special_case(comm, directory, image):
         assert_same(together, run(MPI.COMM_SELF, image, directory / "alone", few))
 
 
-@pytest.mark.parametrize("looks", [1, 20, 43])
+@pytest.mark.parametrize("looks", [1, 43])
 def test_stopped_and_continued_on_one_rank_gives_the_same_bits(comm, directory, image, looks):
     with pytest.raises(Interrupted):
         grow(comm, image, directory / "stopped", control=StopAt(max(1, looks // comm.size)))
