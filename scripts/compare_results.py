@@ -131,6 +131,21 @@ CASES = (
     ),
     Case(
         "study",
+        "study_paper.toml",
+        "study_paper",
+        (
+            *_smaller(image="shape=[40,40]", precompute=GRID, smc=SMC, simulate="images=4 sweeps=200"),
+            _study_changes("smc-abc_infinite smc.replicates=infinite"),
+        ),
+    ),
+    Case(
+        "study",
+        "calibration_exchangeable.toml",
+        "calibration_exchangeable",
+        _smaller(fit=FINAL, simulate="images=6 sweeps=200"),
+    ),
+    Case(
+        "study",
         "calibration.toml",
         "calibration",
         (

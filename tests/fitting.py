@@ -62,7 +62,7 @@ def image_of(beta, mean, sd, shape=(32, 32), number=0, mask=None):
 
 
 def options(**changes):
-    return SimpleNamespace(**{"max_hours": None, "quiet": True, "fresh": False} | changes)
+    return SimpleNamespace(**{"max_hours": None, "quiet": True, "fresh": False, "library": None} | changes)
 
 
 def problem_of(comm, path, output, overrides=()):

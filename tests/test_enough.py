@@ -166,7 +166,7 @@ class Script:
 
     def __init__(self, beta, burn_in, sweeps, target=TARGET):
         self.beta, self.burn_in, self.sweeps, self.target = beta, burn_in, sweeps, target
-        self.width, self.cost = 0, 1
+        self.width, self.cost, self.crossing = 0, 1, None
         chains, n = beta.shape
         self.noise = np.random.default_rng(17).normal(size=(chains, 2, n, 2)) + np.array([0.0, 9.0])
 

@@ -90,6 +90,11 @@ class Limits:
     starts: str = "auto"
     doubtful: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def first(self) -> int:
+        """Sweeps of a new chain."""
+        return min(FIRST, self.sweeps)
+
     def in_doubt(self, beta: float) -> bool:
         """Whether chains from both starts are needed at a beta, to see whether they meet."""
         low, high = self.doubtful
@@ -118,7 +123,7 @@ class Search:
     refining: bool = False
     quantum: float = 0.0
     middle: int = 0
-    length: int = FIRST
+    length: int = 0  # sweeps that every chain shall have
     apart: bool = False
     done: bool = False
     limited: str = ""
@@ -127,6 +132,7 @@ class Search:
     def plan(self, estimator: Estimator, curve: Binding, chains: Chains, target: Sought) -> list[Request]:
         """What to simulate next; nothing where the error is reached, or cannot be."""
         self.done, self.limited = False, ""
+        self.length = max(self.length, self.limits.first)
         if unsettled := self._unsettled(chains):
             return unsettled
         found = aim(curve, target, self.limits.interval)
@@ -181,7 +187,7 @@ class Search:
         if same and abs(found.beta / self.quantum - self.middle) <= 2.0:
             return
         if refining != self.refining or quantum != self.quantum:
-            self.length = FIRST
+            self.length = self.limits.first
         self.refining, self.quantum, self.middle = refining, quantum, middle
 
     def _betas(self) -> list[float]:

@@ -276,7 +276,7 @@ class SmcKeys:
     min_acceptance: float = key(
         Number(0.0, 1.0, False, True), 0.015, "stop when fewer proposals are accepted"
     )
-    max_iterations: int = key(Integer(1), 200, "stop after this many iterations")
+    max_iterations: int = key(Integer(1), 500, "stop after this many iterations")
     label_sweeps: int = key(
         Integer(1), 100, "sweeps of the label chain in an iteration; where guided 5 times as many, once"
     )

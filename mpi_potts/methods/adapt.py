@@ -273,7 +273,7 @@ class _Adaptation:
         for _ in range(MOST_ROUNDS):
             curve = self.curve()
             requests, worst = decided(
-                self.comm, adaptive.cover, curve, self.bench.chains, self.limits, adaptive.FIRST
+                self.comm, adaptive.cover, curve, self.bench.chains, self.limits, self.limits.first
             )
             if not requests:
                 break

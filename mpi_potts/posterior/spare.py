@@ -17,7 +17,7 @@ import numpy as np
 from ..labels.matching import overlap
 
 # A label below this share is named where it is nowhere sure, or holds fewer pixels than this.
-SMALL, SURE, FEWEST = 0.02, 0.5, 5.0
+SMALL, SURE, FEWEST = 0.01, 0.5, 5.0
 # Two labels are one where their pixels are shared so evenly, and their noise is so near, in its own sd.
 SHARED, ALIKE = 0.5, 0.5
 

@@ -43,7 +43,7 @@ STAGES = {
     "reading the input": ("mpi_potts.config.inputs", "load", "before"),
     "reading the image": ("mpi_potts.image.readers", "read", "before"),
     "reading the binding function": ("mpi_potts.binding.file", "read_binding", "before"),
-    "writing a part": ("mpi_potts.binding.compute", "Part.save", "before"),
+    "writing a part": ("mpi_potts.binding.work", "Part.save", "before"),
     "writing the binding function": ("mpi_potts.binding.file", "write_binding", "before"),
     "finding a checkpoint": ("mpi_potts.io.fit_file", "find_checkpoint", "before"),
     "an iteration": ("mpi_potts.smc.sampler", "_adapt", "before"),
@@ -81,7 +81,7 @@ def main():
 
 def small_steps():
     """Many steps in a short job: slices, saves and checkpoints come after a moment instead of a second."""
-    from mpi_potts.binding import compute as precompute
+    from mpi_potts.binding import work as precompute
     from mpi_potts.cli import report
     from mpi_potts.labels import ensemble
 

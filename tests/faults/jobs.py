@@ -83,6 +83,9 @@ draws = 9
 checkpoint_minutes = 1e-9
 """
 
+# An adaptive grid of a moment.
+SHORT = ("precompute.accuracy=3.0", "precompute.iterations=16")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -107,6 +110,7 @@ JOBS = {
         Job("fit", "fit", needs="precompute"),
         Job("exchange", "fit", changes=("fit.method=exchange", "fit.chains=3")),
         Job("run", "run", changes=("fit.method=path",)),
+        Job("adaptive", "run", changes=("fit.method=path", "precompute.grid=adaptive", *SHORT)),
         Job("study", "study", input="study.toml"),
     )
 }
