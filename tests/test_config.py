@@ -148,7 +148,7 @@ def test_the_defaults_are_those_of_the_paper_but_for_what_the_image_tells(write)
         "residual",
         0.5,
     )
-    assert (s.min_acceptance, s.max_iterations, s.label_sweeps) == (0.015, 200, 100)
+    assert (s.min_acceptance, s.max_iterations, s.label_sweeps) == (0.015, 500, 100)
 
 
 def test_as_in_paper_turns_every_departure_off_and_takes_the_paper_s_sizes(write):
