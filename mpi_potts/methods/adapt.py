@@ -159,11 +159,23 @@ def obtain(
     digest += "" if seen is None else hashlib.sha256(np.ascontiguousarray(seen).tobytes()).hexdigest()
     request = request_of(config, lattice, digest)
     on_root(comm, files.make_directory, paths.binding.parent)
+    taken, form = config.output / "binding.h5", config.precompute.interpolation
+    if not fresh and on_root(comm, answered, taken, request):
+        return on_root(comm, binding_file.read_binding, taken, form)
     with files.locked(comm, paths.lock, wait=True):
         if fresh or not on_root(comm, answered, paths.binding, request):
             prepare(comm, paths, fresh)
             _Adaptation(comm, config, lattice, problem, paths, control, quiet).run(request, seen)
-        return on_root(comm, binding_file.read_binding, paths.binding, config.precompute.interpolation)
+        if taken != paths.binding:
+            on_root(comm, _take, paths.binding, taken)
+        return on_root(comm, binding_file.read_binding, paths.binding, form)
+
+
+def _take(shared: Path, taken: Path) -> None:
+    """Keep a shared binding function as it is now: it grows with other images, and a fit that goes on, or is
+    asked for again, must find the one that it began with.  On one rank."""
+    files.make_directory(taken.parent)
+    files.write_bytes(taken, shared.read_bytes())
 
 
 def doubtful(lattice: Lattice, labels: int) -> tuple[float, float]:
