@@ -112,7 +112,7 @@ def aim(curve: Binding, target: Sought, interval: tuple[float, float]) -> Aim:
     width = target.widening / max(sd, beyond, 1e-9)
     near = np.clip(beta + width * np.array([-1.0, 0.0, 1.0]), low, high)
     error = curve.standard_errors(near)[0] / np.maximum(curve.moments(near)[1], 1e-9)
-    return Aim(beta, width, float(target.widening * error.max()))
+    return Aim(beta, width, float(target.widening * np.sqrt(np.mean(error * error))))
 
 
 @dataclass
@@ -140,7 +140,7 @@ class Search:
         betas = self._betas()
         if self.refining:
             self.apart = self.apart or disagree(estimator, curve, chains, betas)
-        requests = self._missing(chains, betas)
+        requests = self._missing(chains, betas) + (self._alone(chains, betas) if self.apart else [])
         if requests:
             return requests if self._room(chains, requests) else []
         if self.refining and found.error <= self.limits.accuracy:
@@ -206,6 +206,18 @@ class Search:
             kinds = kinds_at(self.limits, beta, place, there, self.apart)
             asked += [Request(beta, kind, self.length) for kind in kinds if _size(there, kind) < self.length]
         return asked
+
+    def _alone(self, chains: Chains, betas: Sequence[float]) -> list[Request]:
+        """The other starts of betas around the window that have one: they cannot tell which phase they are
+        in."""
+        reach = betas[-1] - betas[0]
+        around = [beta for beta in sorted(chains) if betas[0] - reach <= beta <= betas[-1] + reach]
+        return [
+            Request(beta, kind, max(statistic.size for statistic in chains[beta].values()))
+            for beta in around
+            for kind in KINDS
+            if kind not in chains[beta] and beta not in betas
+        ]
 
     def _split(self, estimator: Estimator, chains: Chains, betas: Sequence[float]) -> bool:
         """Whether the two starts stay apart at half of the betas or more."""
