@@ -27,7 +27,7 @@ from .variates import uniform
 from .words import draw_words
 
 # Sweeps of the last rung in a step.
-HOT = 48
+HOT = 16
 
 
 class Ladder(NamedTuple):

@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..kernels.chain import Surrogate, Trace, beta_given, draw_given
 from ..kernels.flips import flip
 from ..kernels.names import Names
-from ..kernels.neighbours import neighbours, pad, unpad
+from ..kernels.neighbours import Neighbours, neighbours, pad, unpad
 from ..lattice import MASKED, Lattice
 from ..model.noise import NoiseModel
 from ..rng import Purpose
@@ -40,9 +40,14 @@ START = 2**62
 
 # Whole clusters change their label before one step of so many: of those that are counted, and of others.
 FLIPS = (200, 25)
+# The same of a chain that is tempered, whose steps are long.
+TEMPERED_FLIPS = 10
 
 # Beyond so many pixels, only before the first step that is counted.
 LARGE = 2**20
+
+# What the move looks at is made once for images of up to so many pixels, and else every time.
+KEPT = 2**16
 
 # The names of labels are kept by at most about this many pixels.
 WITNESSES = 4096
@@ -112,6 +117,7 @@ class LabelChain:
         self._route = route(lattice, noise, image, team)
         self._crossing, self._seed, self._number = crossing, seed, chain
         self._tempered: Tempered | None = None
+        self._around: tuple[np.ndarray, Neighbours] | None = None
         self.done = self.counted = 0
         self._names = self._first_names(sort_labels)
         self.standard_image = image[lattice.exists]
@@ -180,16 +186,27 @@ class LabelChain:
 
     def flip(self, beta: float) -> None:
         """A move of whole clusters at beta: see `kernels/flips.py`."""
-        lattice, layout = self.lattice, self._route.layout
+        lattice = self.lattice
         # What it works in is not to come on top of the counts of a large image.
         if not self._crossing or self.k == 1 or (self.counted and lattice.sites > LARGE):
             return
         state = pad(self.labels, lattice.exists, MASKED)
-        y = pad(layout.gather(self._route.data.values), lattice.exists, 0.0)
+        y, around = self._surroundings()
         key = rng.key(rng.stream(self._seed, Purpose.FLIPS, self._number), self.done)
         density = self.noise.density(self._values)
-        self.statistic = int(flip(state, y, neighbours(lattice), beta, self.k, density, 1.0, *key))
+        self.statistic = int(flip(state, y, around, beta, self.k, density, 1.0, *key))
         self._route.replace(unpad(state, lattice.shape)[lattice.exists])
+        if self._tempered is not None:
+            self._tempered.take(self.statistic)
+
+    def _surroundings(self):
+        """The image and the neighbours in it as `flip` has them; kept where they are small."""
+        found = self._around
+        if found is None:
+            image = self._route.layout.gather(self._route.data.values)
+            found = pad(image, self.lattice.exists, 0.0), neighbours(self.lattice)
+            self._around = found if self.lattice.sites <= KEPT else None
+        return found
 
     def sample(
         self,
@@ -212,9 +229,8 @@ class LabelChain:
         if marginal not in MARGINALS:
             raise InputError(f"fit.marginal = {marginal!r}: one of {MARGINALS} is accepted")
         surrogate = _surrogate(table, interval, marginal)
-        if self._tempered is not None:
-            return self._sample(surrogate, steps, count)
-        period, traces = FLIPS[0 if count else 1], [self._trace(np.empty(0))]
+        period = FLIPS[0 if count else 1] if self._tempered is None else TEMPERED_FLIPS
+        traces = [self._trace(np.empty(0))]
         for piece in self._until_flips(steps, period):
             if self.done % period == 0:
                 # Before step n of the others the draw is that of step n itself, for which it is made again.
@@ -260,6 +276,7 @@ class LabelChain:
         self._tempered = self._ladder()
         surrogate = _surrogate(table, interval, marginal)
         self.done = self._tempered.make(self.statistic, self.lattice.sites, surrogate, self.done)
+        self.statistic = self._tempered.statistic
 
     def _ladder(self):
         return Tempered(self._route.sites, self._route.places, self._state, self._seed, self._number)

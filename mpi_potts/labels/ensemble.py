@@ -23,6 +23,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ..binding.function import Binding
 from ..estimation import autocorrelation, enough
 from ..estimation.enough import Reached, Target
 from ..estimation.verdicts import Ended
@@ -31,7 +32,7 @@ from ..kernels.chain import Trace
 from ..lattice import GRAPH, Lattice
 from ..runtime.parallel import Comm, bcast, decided, merge_rows, quiet_wait, sum_on_root
 from ..smc.sampler import State, chain_betas
-from . import matching, tempering, watched
+from . import evidence, matching, tempering, watched
 from .chain import LabelChain
 from .guide import Guide
 
@@ -39,6 +40,12 @@ from .guide import Guide
 # more than this many sds apart, and there are no more than so many pixels.
 PROBE, APART = 200, 1.5
 TEMPERED = 2**12
+
+# Before that, chains whose mode has a log evidence this much below the best, beyond so many standard errors,
+# begin again from the labels of the best, with so many steps that are not counted.
+MINOR, SURE, AGAIN = 5.0, 3.0, 200
+# The chains by which that is told have these numbers, downwards.
+WEIGHERS = 2**32 - 1
 
 # A slice of the final phase is about a second of sweeps.  A fixed amount of work, so that all ranks make the
 # same slices and meet after each.
@@ -133,11 +140,22 @@ class Phase(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """Chains with beta from a binding function's table, which can be tempered: see `tempering`."""
+    """Chains with beta from a binding function, which can be weighed and tempered: see `evidence.of_mode` and
+    `tempering`."""
 
-    table: np.ndarray
+    binding: Binding
     interval: tuple[float, float]
     marginal: str
+
+    @property
+    def table(self) -> np.ndarray:
+        """The binding function's."""
+        return self.binding.table
+
+    @property
+    def weighs(self) -> bool:
+        """Whether modes can be weighed: log C(beta) is known only from beta = 0 on."""
+        return float(self.binding.beta[0]) == 0.0
 
     def probe(self, chain: LabelChain) -> np.ndarray:
         """(quantities, PROBE) of a chain's next steps, whatever its labels are called."""
@@ -145,6 +163,11 @@ class Crossing:
         order = np.argsort(trace.noise[0], axis=1, kind="stable")
         noise = [np.take_along_axis(values, order, axis=1).T for values in trace.noise]
         return np.concatenate([trace.beta[None], trace.statistic[None], *noise])
+
+    def again(self, chain: LabelChain, labels: np.ndarray, noise: np.ndarray) -> None:
+        """Let a chain begin again from labels (n,) and noise (P, k) of another."""
+        chain.unpack({"steps": np.array([chain.done, 0]), "labels": labels, "noise": noise})
+        chain.sample(self.table, self.interval, AGAIN, self.marginal, count=False)
 
     def temper(self, chain: LabelChain) -> None:
         """Temper a chain from now on."""
@@ -162,11 +185,20 @@ def disagree(probes: np.ndarray) -> bool:
     return bool((np.ptp(probes.mean(axis=2), axis=0) > APART * within).any())
 
 
-@dataclass(frozen=True)
-class SurrogatePhase:
-    """beta drawn before each sweep from p(beta | S(z)) by a binding function's table."""
+def minor(found: np.ndarray) -> tuple[int, np.ndarray]:
+    """The best of chains by the evidence (chains, 2) of their modes with its error, and those whose mode has
+    surely next to nothing of the posterior."""
+    value, error = found.T
+    best = int(np.argmax(value))
+    surely = SURE * np.sqrt(error * error + error[best] * error[best])
+    return best, np.flatnonzero(value[best] - value > MINOR + surely)
 
-    table: np.ndarray
+
+@dataclass(frozen=True, eq=False)
+class SurrogatePhase:
+    """beta drawn before each sweep from p(beta | S(z)) by a binding function."""
+
+    binding: Binding
     interval: tuple[float, float]
     marginal: str
     burn_in: int
@@ -179,7 +211,7 @@ class SurrogatePhase:
     @property
     def crossing(self) -> Crossing | None:
         """Tempering, where it is wanted."""
-        return Crossing(self.table, self.interval, self.marginal) if self.crosses else None
+        return Crossing(self.binding, self.interval, self.marginal) if self.crosses else None
 
     def start(self, number: int) -> np.ndarray:
         """Nothing: S(z) of the chain says all."""
@@ -189,7 +221,7 @@ class SurrogatePhase:
         self, number: int, chain: LabelChain, memory: np.ndarray, first: int, steps: int, counting: bool
     ) -> Trace:
         """Steps of a chain, in place; labels are counted where `counting`."""
-        return chain.sample(self.table, self.interval, steps, self.marginal, counting)
+        return chain.sample(self.binding.table, self.interval, steps, self.marginal, counting)
 
 
 def next_look(steps: int) -> int:
@@ -222,6 +254,7 @@ class LabelChains:
         chains keep the names of their labels; none where these have names without it."""
         self._comm, self._lattice, self.labels, self.count, self._seed = comm, lattice, labels, count, seed
         self.numbers = np.arange(comm.rank, count, comm.size)
+        self._make = make
         self.chains = [make(int(c)) for c in self.numbers]
         self.burned = self.drawn = 0
         self.tempered = False
@@ -291,19 +324,40 @@ class LabelChains:
             yield self.burned + self.drawn
 
     def _look_for_modes(self, phase: Phase) -> None:
-        """Collective.  Temper the chains where, after their burn-in, they are in different modes.
+        """Collective.  Where the chains are in different modes after their burn-in, weigh these, and let
+        chains of next to no weight begin again in the best; temper all where they still differ.
 
         What is decided by, and all that follows from it, is done between two checkpoints.
         """
         crossing = phase.crossing
-        if crossing is None or not self._can_temper or self.tempered:
+        if crossing is None or not self._can_temper or self.tempered or not self._apart(crossing):
             return
+        if not (crossing.weighs and self._weigh(crossing)) or self._apart(crossing):
+            self._temper(crossing)
+
+    def _apart(self, crossing: Crossing) -> bool:
+        """Collective.  Whether the chains are in different modes in their next steps."""
         probes = [crossing.probe(chain) for chain in self.chains]
         room = np.zeros((0, 2 + len(self._noise) * self.labels, PROBE))
         found = np.stack(probes) if probes else room
-        every = merge_rows(self._comm, self.numbers, found, self.count)
-        if decided(self._comm, disagree, every):
-            self._temper(crossing)
+        return decided(self._comm, disagree, merge_rows(self._comm, self.numbers, found, self.count))
+
+    def _weigh(self, crossing: Crossing) -> bool:
+        """Collective.  Let chains in minor modes begin again from the best; whether there were any."""
+        found = np.zeros((self.numbers.size, 2))
+        states = np.zeros((self.numbers.size, self._lattice.sites), np.uint8)
+        noise = np.zeros((self.numbers.size, len(self._noise), self.labels))
+        for i, (number, chain) in enumerate(zip(self.numbers, self.chains)):
+            packed = chain.pack()
+            states[i], noise[i] = packed["labels"], packed["noise"]
+            weigher = self._make(WEIGHERS - int(number))
+            found[i] = evidence.of_mode(weigher, states[i], crossing.binding, crossing.interval)
+        every = [merge_rows(self._comm, self.numbers, rows, self.count) for rows in (found, states, noise)]
+        best, minors = decided(self._comm, minor, every[0])
+        for number, chain in zip(self.numbers, self.chains):
+            if number in minors:
+                crossing.again(chain, every[1][best], every[2][best])
+        return minors.size > 0
 
     @property
     def _can_temper(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from .. import arithmetic
 from ..binding.function import Binding
 from ..estimation import evidence
+from ..estimation.autocorrelation import moments
 from ..kernels.chain import Surrogate
 from ..kernels.evidence import evidence as pixel_by_pixel
 from ..kernels.evidence import labelled
@@ -27,6 +28,8 @@ BURN_IN, THIN = 50, 4
 DRAWS = 100
 # How often the draws of an ordinate are taken again, while its mean rests on few.
 ROUNDS = 8
+# Sweeps at every node of the path, and draws of every part of the ordinate, where modes are compared.
+MODE = (100, 100)
 # Points of a density of beta, and how many sds of one given S(z) they reach to either side.
 POINTS, REACH = 1025, 16.0
 
@@ -39,6 +42,17 @@ class Point:
     beta: float
     values: np.ndarray
     order: np.ndarray
+
+
+@dataclass(frozen=True)
+class Found:
+    """log p(y | k) of the image of mean 0 and variance 1, its standard error, and the parts of that."""
+
+    value: float
+    error: float
+    path_error: float
+    ordinate_error: float
+    normaliser_error: float
 
 
 def surrogate_of(binding: Binding, interval: tuple[float, float]) -> Surrogate:
@@ -214,3 +228,49 @@ def log_density(
     top = away.max(axis=1)
     total = np.trapezoid(arithmetic.exp(away - top[:, None]), grid, axis=1)
     return -top - arithmetic.log(total)
+
+
+def together(
+    chain: LabelChain,
+    binding: Binding,
+    interval: tuple[float, float],
+    point: Point,
+    held: np.ndarray,
+    parts: np.ndarray,
+) -> Found:
+    """From S(z) (2 nodes, sweeps) on the path and the parts (k + 1, 2) of the ordinate, with their errors."""
+    (low, high), n = interval, chain.lattice.sites
+    nodes = [moments(pair) for pair in held.reshape(-1, 2, held.shape[1])]
+    mean, sd, error = (np.array([getattr(m, name) for m in nodes]) for name in ("mean", "sd", "mean_se"))
+    path, path_error = evidence.path(point.beta, mean, sd * sd, error)
+    ordinate_error = float(np.sqrt((parts[:, 1] * parts[:, 1]).sum()))
+    normaliser = float(binding.log_normaliser(point.beta)) - n * float(arithmetic.log(float(chain.k)))
+    normaliser_error = float(binding.log_normaliser_error(point.beta))
+    value = independent(chain, point) + path - normaliser - float(arithmetic.log(high - low))
+    value -= float(parts[:, 0].sum())
+    squares = sum(e * e for e in (path_error, ordinate_error, normaliser_error))
+    return Found(value, float(np.sqrt(squares)), path_error, ordinate_error, normaliser_error)
+
+
+def of_mode(
+    chain: LabelChain, labels: np.ndarray, binding: Binding, interval: tuple[float, float]
+) -> tuple[float, float]:
+    """log of the part of the evidence that the mode around labels (n,) has, and its standard error.
+
+    Runs that stay in their mode tell the ordinate within it, which is the whole one divided by the weight of
+    the mode: what comes out is log p(y) plus the logarithm of that weight.
+    """
+    surrogate = surrogate_of(binding, interval)
+    point, begin = find_point(chain, 0, labels, surrogate)
+    at, (sweeps, draws) = evidence.nodes(point.beta)[0], MODE
+    runs = 2 * evidence.NODES
+    series = [
+        held(chain, 1 + task, begin, point, at[task // 2], sweeps, mixed=task % 2 == 1)
+        for task in range(runs)
+    ]
+    parts = [
+        ordinate(chain, 1 + runs + part, begin, point, surrogate, binding, part, draws)
+        for part in range(chain.k + 1)
+    ]
+    found = together(chain, binding, interval, point, np.array(series), np.array(parts))
+    return found.value, found.error

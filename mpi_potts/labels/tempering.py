@@ -52,7 +52,8 @@ class Tempered:
         self.ladder: Ladder | None = None
 
     def make(self, statistic: int, pixels: int, surrogate: Surrogate, first: int) -> int:
-        """Find the rungs from the chain's state, and settle; the number of the next step."""
+        """Find the rungs from the chain's state, and settle; the number of the next step.  The state of the
+        first rung becomes the chain's own, as after every `sample`."""
         found, power, least = [], 1.0, LEAST / pixels
         state, values = self._sites.state[None], self._noise.values[None]
         while True:
@@ -74,7 +75,9 @@ class Tempered:
         for steps in ROUNDS:
             first = self._run(self.ladder, surrogate, first, steps)
             self.ladder = _placed(self.ladder)
-        return self._run(self.ladder, surrogate, first, SETTLE)
+        first = self._run(self.ladder, surrogate, first, SETTLE)
+        self._give()
+        return first
 
     def _run(self, ladder, surrogate, first, steps):
         """Steps that leave no trace; the number of the next."""
@@ -97,8 +100,28 @@ class Tempered:
         ladder = self.ladder
         assert ladder is not None
         self._sample(ladder, names, first, surrogate, trace, counts)
+        self._give()
+
+    def _give(self):
+        """Let the state of the first rung be the chain's own."""
+        ladder = self.ladder
+        assert ladder is not None
         own = ladder.at[0]
         self._sites.state[:], self._noise.values[:] = ladder.states[own], ladder.values[own]
+
+    @property
+    def statistic(self) -> int:
+        """S(z) on the first rung."""
+        ladder = self.ladder
+        assert ladder is not None
+        return int(ladder.statistic[ladder.at[0]])
+
+    def take(self, statistic: int) -> None:
+        """Put the chain's own labels, which have changed, with their S(z), on the first rung."""
+        ladder = self.ladder
+        assert ladder is not None
+        own = ladder.at[0]
+        ladder.states[own], ladder.statistic[own] = self._sites.state, statistic
 
     def pack(self) -> dict[str, np.ndarray]:
         """The ladder, in arrays of MOST rungs; a power of 0 is none."""

@@ -73,9 +73,9 @@ class SmcFit(Fit):
         live.close()
         problem, keys = self.problem, self.problem.config.fit
         if self.chains is not None and keys.most_sweeps > 0:
-            table, interval = problem.curve.table, problem.config.prior.beta
+            curve, interval = problem.curve, problem.config.prior.beta
             length = final(problem.config)
-            phase = SurrogatePhase(table, interval, keys.marginal, *length, crosses=keys.crossing)
+            phase = SurrogatePhase(curve, interval, keys.marginal, *length, crosses=keys.crossing)
             yield from self.run_phase(self.chains, phase, "final sweeps", quiet)
 
     def _source(self) -> Source:

@@ -21,8 +21,8 @@ class SurrogateFit(ChainFit):
 
     def _phase(self) -> SurrogatePhase:
         config = self.problem.config
-        table, keys = self.problem.curve.table, config.fit
-        return SurrogatePhase(table, config.prior.beta, keys.method, *final(config), crosses=keys.crossing)
+        curve, keys = self.problem.curve, config.fit
+        return SurrogatePhase(curve, config.prior.beta, keys.method, *final(config), crosses=keys.crossing)
 
     def _log_density(self) -> LogDensity:
         binding, statistic = self.problem.curve, self.problem.statistic

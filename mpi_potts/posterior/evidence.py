@@ -16,7 +16,6 @@ from .. import arithmetic
 from ..binding.function import Binding
 from ..errors import Damaged, InputError
 from ..estimation import evidence as formula
-from ..estimation.autocorrelation import moments
 from ..io import reading, store
 from ..io.fit_file import FitPaths
 from ..io.formats import EVIDENCE
@@ -185,19 +184,9 @@ def _together(
 ) -> Evidence:
     """The evidence from S(z) (2 nodes, sweeps) on the path and the parts (k + 1, 2) of the ordinate, with
     their errors; on one rank."""
-    binding, k, n = problem.curve, chain.k, problem.lattice.sites
-    low, high = problem.config.prior.beta
-    nodes = [moments(pair) for pair in held.reshape(-1, 2, held.shape[1])]
-    mean, sd, error = (np.array([getattr(m, name) for m in nodes]) for name in ("mean", "sd", "mean_se"))
-    path, path_error = formula.path(point.beta, mean, sd * sd, error)
-    ordinate = float(parts[:, 0].sum())
-    ordinate_error = float(np.sqrt((parts[:, 1] * parts[:, 1]).sum()))
-    normaliser = float(binding.log_normaliser(point.beta)) - n * float(arithmetic.log(float(k)))
-    normaliser_error = float(binding.log_normaliser_error(point.beta))
-    units = n * float(arithmetic.log(chain.unit))
-    value = tasks.independent(chain, point) + path - normaliser - float(arithmetic.log(high - low)) - units
-    value -= ordinate
-    squares = sum(e * e for e in (path_error, ordinate_error, normaliser_error))
-    errors = float(np.sqrt(squares)), path_error, ordinate_error, normaliser_error
-    cheap = tasks.criterion(chain, labels, (low, high)) - units
-    return Evidence(k, value, *errors, cheap, point.beta)
+    interval = problem.config.prior.beta
+    found = tasks.together(chain, problem.curve, interval, point, held, parts)
+    units = problem.lattice.sites * float(arithmetic.log(chain.unit))
+    errors = found.error, found.path_error, found.ordinate_error, found.normaliser_error
+    cheap = tasks.criterion(chain, labels, interval) - units
+    return Evidence(chain.k, found.value - units, *errors, cheap, point.beta)
