@@ -6,15 +6,17 @@ from bindings import binding_of
 from enumeration import labellings_of
 from scipy import stats
 
+import mpi_potts as mp
 from mpi_potts import rng
 from mpi_potts.kernels.flips import flip
 from mpi_potts.kernels.neighbours import neighbours, pad, unpad
 from mpi_potts.labels.chain import LabelChain
-from mpi_potts.labels.ensemble import disagree
+from mpi_potts.labels.ensemble import LabelChains, SurrogatePhase, disagree, origins
 from mpi_potts.lattice import MASKED, Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.gaussian import gaussian_noise
 from mpi_potts.rng import Purpose
+from mpi_potts.runtime.parallel import ALONE
 
 HOLE = np.ones((3, 3), dtype=bool)
 HOLE[1, 2] = False
@@ -103,3 +105,36 @@ def test_chains_disagree_where_any_mean_is_far():
     assert not disagree(probes)
     probes[1, 3] += 3.0
     assert disagree(probes)
+
+
+def test_chains_of_next_to_no_weight_go_on_from_the_scout_or_else_the_best():
+    """The last row is the scout's; a gap that errors could explain moves nobody."""
+    assert origins(np.array([[-10.0, 0.5], [-25.0, 0.5], [-30.0, 0.5]])).tolist() == [0, 0]
+    assert origins(np.array([[-10.0, 0.5], [-25.0, 0.5], [-11.0, 0.5]])).tolist() == [0, 2]
+    assert origins(np.array([[-31.0, 0.5], [-45.0, 0.5], [-10.0, 0.2]])).tolist() == [2, 2]
+    assert origins(np.array([[-10.0, 0.5], [-25.0, 6.0], [-12.0, 0.5]])).tolist() == [0, 1]
+
+
+def test_two_chains_in_one_minor_mode_leave_it_for_what_a_scout_has_found():
+    """Labels that do not see their neighbours, and both chains at one label nearly everywhere: from there no
+    sweep leads away, and the chains agree."""
+    lattice, k, interval = Lattice((16, 16)), 3, (0.0, 1.2)
+    draw = np.random.default_rng(0)
+    z = draw.integers(0, k, lattice.shape)
+    y = draw.normal(np.array([-3.0, 0.0, 3.0])[z], 1.0)
+    sizes = {"grid": "regular", "points": 61, "iterations": 500, "burn_in": 100}
+    binding = mp.precompute(shape=lattice.shape, labels=k, beta=list(interval), precompute=sizes)
+    priors = gaussian_noise(k, mean_sd=2.5, shape=10.0, scale=10.0)
+    alone = np.zeros(lattice.sites, np.uint8)
+
+    def make(number):
+        return LabelChain(lattice, y, k, priors, seed=4, chain=number)
+
+    chains = LabelChains(ALONE, lattice, k, make, 2, 4, noise=priors.names, witnesses=lattice.sites)
+    noise = priors.of_labels(alone, chains.chains[0].standard_image, k, 1e-6, empty=1.0)
+    for chain in chains.chains:
+        chain.unpack({"steps": np.zeros(2, np.int64), "labels": alone, "noise": noise})
+    phase = SurrogatePhase(binding, interval, "path", burn_in=0, sweeps=200)
+    for _ in chains.run(phase):
+        pass
+    assert (chains.draws.beta.mean(axis=1) < 0.4).all() and not chains.tempered

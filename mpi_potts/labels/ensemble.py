@@ -42,7 +42,7 @@ PROBE, APART = 200, 1.5
 TEMPERED = 2**12
 
 # Before that, chains whose mode has a log evidence this much below the best, beyond so many standard errors,
-# begin again from the labels of the best, with so many steps that are not counted.
+# begin again from better ones, with so many steps that are not counted.
 MINOR, SURE, AGAIN = 5.0, 3.0, 200
 # The chains by which that is told have these numbers, downwards.
 WEIGHERS = 2**32 - 1
@@ -164,6 +164,12 @@ class Crossing:
         noise = [np.take_along_axis(values, order, axis=1).T for values in trace.noise]
         return np.concatenate([trace.beta[None], trace.statistic[None], *noise])
 
+    def scout(self, chain: LabelChain) -> LabelChain:
+        """A chain that was at its start, after steps at beta = 0 and then as many of beta with the rest."""
+        chain.sweep(np.zeros(AGAIN))
+        chain.sample(self.table, self.interval, AGAIN, self.marginal, count=False)
+        return chain
+
     def again(self, chain: LabelChain, labels: np.ndarray, noise: np.ndarray) -> None:
         """Let a chain begin again from labels (n,) and noise (P, k) of another."""
         chain.unpack({"steps": np.array([chain.done, 0]), "labels": labels, "noise": noise})
@@ -185,13 +191,18 @@ def disagree(probes: np.ndarray) -> bool:
     return bool((np.ptp(probes.mean(axis=2), axis=0) > APART * within).any())
 
 
-def minor(found: np.ndarray) -> tuple[int, np.ndarray]:
-    """The best of chains by the evidence (chains, 2) of their modes with its error, and those whose mode has
-    surely next to nothing of the posterior."""
+def origins(found: np.ndarray) -> np.ndarray:
+    """(chains,) from which state each chain goes on, by the evidence (chains + 1, 2) of their modes, with its
+    error, and last of the scout's.
+
+    From its own; but a chain whose mode has surely next to nothing of the posterior from the scout's, unless
+    that has nothing either, or else from the best.
+    """
     value, error = found.T
-    best = int(np.argmax(value))
+    best, scout = int(np.argmax(value)), value.size - 1
     surely = SURE * np.sqrt(error * error + error[best] * error[best])
-    return best, np.flatnonzero(value[best] - value > MINOR + surely)
+    minor = value[best] - value > MINOR + surely
+    return np.where(minor, best if minor[scout] else scout, np.arange(scout + 1))[:scout]
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,40 +335,54 @@ class LabelChains:
             yield self.burned + self.drawn
 
     def _look_for_modes(self, phase: Phase) -> None:
-        """Collective.  Where the chains are in different modes after their burn-in, weigh these, and let
-        chains of next to no weight begin again in the best; temper all where they still differ.
+        """Collective.  Where the chains, or a scout, are in different modes after their burn-in, weigh these,
+        and let chains of next to no weight begin again in better ones; temper all where they still differ.
 
-        What is decided by, and all that follows from it, is done between two checkpoints.
+        The scout looks where few starts lead, at labels that hardly see their neighbours.  What is decided
+        by, and all that follows from it, is done between two checkpoints.
         """
         crossing = phase.crossing
-        if crossing is None or not self._can_temper or self.tempered or not self._apart(crossing):
+        if crossing is None or not self._can_temper or self.tempered:
             return
-        if not (crossing.weighs and self._weigh(crossing)) or self._apart(crossing):
+        scouts = []
+        if crossing.weighs and self._comm.rank == self.count % self._comm.size:
+            scouts = [crossing.scout(self._make(WEIGHERS - self.count))]
+        probes = self._probes(crossing, scouts, self.count + crossing.weighs)
+        apart = decided(self._comm, disagree, probes[: self.count])
+        moved = False
+        if crossing.weighs and (apart or decided(self._comm, disagree, probes)):
+            moved = self._weigh(crossing, scouts)
+            apart = decided(self._comm, disagree, self._probes(crossing, [], self.count)) if moved else apart
+        if apart:
             self._temper(crossing)
 
-    def _apart(self, crossing: Crossing) -> bool:
-        """Collective.  Whether the chains are in different modes in their next steps."""
-        probes = [crossing.probe(chain) for chain in self.chains]
+    def _probes(self, crossing: Crossing, scouts: list[LabelChain], many: int) -> np.ndarray:
+        """Collective.  Of the next steps of all chains, and of the scout where there is one: so many."""
+        probes = [crossing.probe(chain) for chain in (*self.chains, *scouts)]
         room = np.zeros((0, 2 + len(self._noise) * self.labels, PROBE))
         found = np.stack(probes) if probes else room
-        return decided(self._comm, disagree, merge_rows(self._comm, self.numbers, found, self.count))
+        return merge_rows(self._comm, self._rows_with(scouts), found, many)
 
-    def _weigh(self, crossing: Crossing) -> bool:
-        """Collective.  Let chains in minor modes begin again from the best; whether there were any."""
-        found = np.zeros((self.numbers.size, 2))
-        states = np.zeros((self.numbers.size, self._lattice.sites), np.uint8)
-        noise = np.zeros((self.numbers.size, len(self._noise), self.labels))
-        for i, (number, chain) in enumerate(zip(self.numbers, self.chains)):
+    def _rows_with(self, scouts):
+        """The numbers of this rank's chains, and after those of all, the scout's."""
+        return np.array([*self.numbers, *([self.count] if scouts else [])], dtype=np.int64)
+
+    def _weigh(self, crossing: Crossing, scouts: list[LabelChain]) -> bool:
+        """Collective.  Let chains in minor modes begin again in better ones; whether there were any."""
+        rows = self._rows_with(scouts)
+        found, states = np.zeros((rows.size, 2)), np.zeros((rows.size, self._lattice.sites), np.uint8)
+        noise = np.zeros((rows.size, len(self._noise), self.labels))
+        for i, (number, chain) in enumerate(zip(rows, (*self.chains, *scouts))):
             packed = chain.pack()
             states[i], noise[i] = packed["labels"], packed["noise"]
             weigher = self._make(WEIGHERS - int(number))
             found[i] = evidence.of_mode(weigher, states[i], crossing.binding, crossing.interval)
-        every = [merge_rows(self._comm, self.numbers, rows, self.count) for rows in (found, states, noise)]
-        best, minors = decided(self._comm, minor, every[0])
+        every = [merge_rows(self._comm, rows, values, self.count + 1) for values in (found, states, noise)]
+        origin = decided(self._comm, origins, every[0])
         for number, chain in zip(self.numbers, self.chains):
-            if number in minors:
-                crossing.again(chain, every[1][best], every[2][best])
-        return minors.size > 0
+            if origin[number] != number:
+                crossing.again(chain, every[1][origin[number]], every[2][origin[number]])
+        return bool((origin != np.arange(self.count)).any())
 
     @property
     def _can_temper(self) -> bool:
