@@ -118,13 +118,13 @@ def test_chains_of_next_to_no_weight_go_on_from_the_scout_or_else_the_best():
 def test_two_chains_in_one_minor_mode_leave_it_for_what_a_scout_has_found():
     """Labels that do not see their neighbours, and both chains at one label nearly everywhere: from there no
     sweep leads away, and the chains agree."""
-    lattice, k, interval = Lattice((16, 16)), 3, (0.0, 1.2)
+    lattice, k, interval = Lattice((32, 32)), 3, (0.0, 1.2)
     draw = np.random.default_rng(0)
     z = draw.integers(0, k, lattice.shape)
-    y = draw.normal(np.array([-3.0, 0.0, 3.0])[z], 1.0)
+    y = draw.normal(np.array([-1.4, 0.0, 1.7])[z], 0.9)
     sizes = {"grid": "regular", "points": 61, "iterations": 500, "burn_in": 100}
     binding = mp.precompute(shape=lattice.shape, labels=k, beta=list(interval), precompute=sizes)
-    priors = gaussian_noise(k, mean_sd=2.5, shape=10.0, scale=10.0)
+    priors = gaussian_noise(k, mean_sd=2.0, shape=10.0, scale=5.0)
     alone = np.zeros(lattice.sites, np.uint8)
 
     def make(number):

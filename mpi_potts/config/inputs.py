@@ -244,7 +244,7 @@ class FitKeys:
     crossing: bool = key(
         Flag(),
         True,
-        "chains cross between modes: clusters change labels, and chains that disagree are tempered",
+        "chains cross between modes: clusters change labels, chains that disagree are weighed or tempered",
     )
     sort_labels: bool = key(
         Flag(), False, "true: name labels by their means after every sweep, where their priors are the same"
