@@ -144,3 +144,8 @@ def test_a_result_has_the_checks_of_every_chain(tmp_path):
         assert result.arrays[f"predictive/{name}"].shape == (2, 3, 2)
     assert np.isfinite(result.arrays["predictive/neighbours"]).all()
     assert not any("noise" in text for text in result.warnings)
+
+
+def test_a_label_without_pixels_has_no_shape():
+    checks = predictive(np.zeros((2, 4, COLUMNS)))
+    assert np.isnan(checks.skewness).all() and np.isnan(checks.kurtosis).all()

@@ -21,6 +21,8 @@ import numpy as np
 
 # The fewest pixels of a label, or pairs of neighbours, that are looked at.
 FEWEST = 300
+# The least variance of residuals that are told from equal ones.
+LEAST = 1e-100
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +66,9 @@ def _shape(n: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Skewness and excess kurtosis from the sums (..., 4) of the powers of n residuals, each with its sd."""
     first, second, third, fourth = np.moveaxis(sums / n[..., None], -1, 0)
     square = first * first
-    # A label of equal pixels, as in an image of few different values, has no shape.
-    variance = np.maximum(second - square, np.finfo(float).tiny)
+    # A label without pixels or of equal ones, as in an image of few different values, has no shape; the
+    # powers of the least variance are no zero.
+    variance = np.maximum(second - square, LEAST)
     cube = third - 3.0 * first * second + 2.0 * first * square
     fourth = fourth - 4.0 * first * third + 6.0 * square * second - 3.0 * square * square
     skewness = cube / (variance * np.sqrt(variance))

@@ -345,7 +345,7 @@ class LabelChains:
         if crossing is None or not self._can_temper or self.tempered:
             return
         scouts = []
-        if crossing.weighs and self._comm.rank == self.count % self._comm.size:
+        if crossing.weighs and self._comm.rank == 0:  # others may not have the image
             scouts = [crossing.scout(self._make(WEIGHERS - self.count))]
         probes = self._probes(crossing, scouts, self.count + crossing.weighs)
         apart = decided(self._comm, disagree, probes[: self.count])
