@@ -400,9 +400,12 @@ def test_an_enormous_hdf5_image_is_refused_with_its_bytes(tmp_path):
             "[image]\nshape = [1000000, 1000000]",
             r"image\.shape = \[1000000, 1000000\]: needs 2\.0 TB of memory",
         ),
-        ("[image]\nshape = [9, 9]\n[precompute]\npoints = 2000000000", r"points = 2000000000"),
         (
-            "[image]\nshape = [9, 9]\n[precompute]\niterations = 2000000000\nburn_in = 1",
+            '[image]\nshape = [9, 9]\n[precompute]\ngrid = "critical"\npoints = 2000000000',
+            r"points = 2000000000",
+        ),
+        (
+            '[image]\nshape = [9, 9]\n[precompute]\ngrid = "critical"\niterations = 2000000000\nburn_in = 1',
             r"precompute\.iterations = 2000000000: needs 32\.0 TB of memory, .* are available",
         ),
     ],

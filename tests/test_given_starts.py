@@ -61,7 +61,7 @@ def test_the_best_start_is_chosen_among_those_of_the_prior_too(uneven):
     _, values = uneven
     for noise, more in ((informative(5), len(starts.SMOOTHINGS)), (gaussian_noise(5), 0)):
         found = list(starts._rivals(chain_of(values, noise), values, 7, 0, "best"))
-        assert len(found) == 7 + more == starts.rivals_of("best", noise.exchangeable)
+        assert len(found) == 8 + more == starts.rivals_of("best", noise.exchangeable)
         assert sum(rival.held is not None for rival in found) == more
 
 

@@ -8,6 +8,7 @@ from method_cases import StopAt
 
 from mpi_potts.binding import chains
 from mpi_potts.binding import compute as precompute
+from mpi_potts.binding import work
 from mpi_potts.cli.precompute import obtain
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
@@ -92,7 +93,7 @@ def test_moments_are_those_of_the_chains_after_the_burn_in(comm, directory):
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_run_that_is_stopped_again_and_again_gives_the_same_bits(comm, directory, alone, keep, monkeypatch):
-    monkeypatch.setattr(precompute, "SLICE", 0.0)
+    monkeypatch.setattr(work, "SLICE", 0.0)
     keys = settings(comm, directory, precompute={"keep_states": keep})
     stops = 0
     for attempt in range(200):
@@ -108,7 +109,7 @@ def test_a_run_that_is_stopped_again_and_again_gives_the_same_bits(comm, directo
 
 
 def test_one_rank_asked_to_stop_stops_all(comm, directory, monkeypatch):
-    monkeypatch.setattr(precompute, "SLICE", 0.0)
+    monkeypatch.setattr(work, "SLICE", 0.0)
     keys = settings(comm, directory, points=40, iterations=2000)
     last = comm.rank == comm.size - 1
     with pytest.raises(Interrupted, match="run the same command again"):
@@ -173,7 +174,7 @@ def test_chains_without_their_labels_are_done_again(comm, directory, alone, monk
 
 
 def test_a_damaged_part_only_costs_its_chains(comm, directory, alone, monkeypatch):
-    monkeypatch.setattr(precompute, "SLICE", 0.0)
+    monkeypatch.setattr(work, "SLICE", 0.0)
     keys = settings(comm, directory)
     with pytest.raises(Interrupted):
         run(comm, keys, StopAt(60))
@@ -189,7 +190,7 @@ def test_a_damaged_part_only_costs_its_chains(comm, directory, alone, monkeypatc
 
 
 def test_many_parts_become_one(comm, directory, alone, monkeypatch):
-    monkeypatch.setattr(precompute, "SLICE", 0.0)
+    monkeypatch.setattr(work, "SLICE", 0.0)
     monkeypatch.setattr(precompute, "MANY_PARTS", 2)
     keys, most = settings(comm, directory), 0
     for _ in range(200):
