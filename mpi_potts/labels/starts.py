@@ -62,6 +62,8 @@ MINOR = 1.5
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
 SMALLEST = 1e-6
 LARGEST_STEP = 0.5
+# Clusters are flipped while candidates settle on images of at most so many pixels.
+FLIPPED = 2**18
 
 
 def settle(
@@ -209,7 +211,10 @@ class _Judge:
             self._climb(rival)
         traces = []
         for _ in range(rounds):
-            chain.flip(rival.beta)
+            if (
+                chain.lattice.sites <= FLIPPED
+            ):  # beyond, the flips of all candidates take longer than the sweeps
+                chain.flip(rival.beta)
             traces.append(self._sweeps(rival))
             rival.scores.append(self._climb(rival))
         rival.statistic, rival.held = np.concatenate(traces), None

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from method_cases import StopAt
 
-from mpi_potts.binding import chains
+from mpi_potts.binding import chains, work
 from mpi_potts.binding import compute as precompute
-from mpi_potts.binding import work
 from mpi_potts.cli.precompute import obtain
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
