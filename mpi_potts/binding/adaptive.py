@@ -7,9 +7,9 @@ curve's mean there, of standard error se, moves it by r se / sd_S of its own sta
 only the curve near the posterior matters, and about tau / error^2 sweeps there, in all, are needed.  From the
 curve so far, each round either
 
-- locates: the error is larger than the posterior, so five betas are spread over it, with short chains;
-- or refines: eight betas within two sds of the posterior, whose chains are lengthened, by a factor 2 at most,
-  until the error is what was asked for.
+- locates: the error is larger than the posterior, so a few betas are spread over it, with short chains;
+- or refines: a window of betas over the posterior, whose chains are lengthened, by a factor 2 at most, until
+  the error is what was asked for.
 
 Betas are multiples of powers of two near the posterior's sd, so that a window that moves, or that of another
 image with nearly the same S, falls on betas that are there.  Half of the chains of a window start from random
@@ -290,17 +290,17 @@ def cover(curve: Binding, chains: Chains, limits: Limits, length: int) -> tuple[
     mass = np.append(0.0, np.cumsum((excess[1:] + excess[:-1]) / 2 * np.diff(nodes)))
     count = min(max(LEAST_NEW, len(chains)), MOST_NEW, limits.points - len(chains))
     if count <= 0 or mass[-1] <= 0.0:
-        return _longer(curve, chains, limits, nodes[error > limits.accuracy]), worst
+        return _longer(chains, limits, nodes[error > limits.accuracy]), worst
     at = (np.arange(count) + 0.5) / count * mass[-1]
     quantum = below((high - low) / 2e5)
     betas = [min(max(round(b / quantum) * quantum, low), high) for b in arithmetic.interp(at, mass, nodes)]
     new = [beta for beta in sorted(set(betas)) if beta not in chains]
     if not new:
-        return _longer(curve, chains, limits, nodes[error > limits.accuracy]), worst
+        return _longer(chains, limits, nodes[error > limits.accuracy]), worst
     return [Request(b, kind, length) for i, b in enumerate(new) for kind in kinds_at(limits, b, i, ())], worst
 
 
-def _longer(curve: Binding, chains: Chains, limits: Limits, bad: np.ndarray) -> list[Request]:
+def _longer(chains: Chains, limits: Limits, bad: np.ndarray) -> list[Request]:
     """The chains around the betas where the curve is not good enough, twice as long."""
     betas = np.array(sorted(chains))
     near = {float(betas[min(i, betas.size - 1)]) for i in np.searchsorted(betas, bad)}

@@ -80,7 +80,6 @@ class Bench:
         identity, size = self.identity, self.sampler.packed_size
         keep, minutes = keys.keep_states, config.run.checkpoint_minutes
         self._part = Part(comm, paths.parts, identity, size, keep, minutes)
-        self.swept = 0
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -184,7 +183,6 @@ class Bench:
             counted = self.chains.setdefault(beta, {})
             if counted.get(kind, np.zeros(0)).size < sweeps:
                 counted[kind] = self._full[beta][kind][:sweeps]
-        self.swept += sum(load)
 
     def _done(self, request: Request) -> int:
         """The sweeps that a chain of this rank has; a stop may come before its first."""
