@@ -29,7 +29,7 @@ try:
     from .cli import parser
     from .config import inputs
     from .errors import InputError, Interrupted, WriteFailed
-    from .runtime import parallel
+    from .runtime import memory, parallel
 except BaseException:  # on one rank, perhaps: MPI is at work already, and the others would wait
     traceback.print_exc()
     MPI.COMM_WORLD.Abort(1)
@@ -84,6 +84,7 @@ def _say_why(reason: BaseException) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Carry out one command; returns the exit code."""
     comm = MPI.COMM_WORLD
+    memory.give_back()
     try:
         with parallel.abort_on_error(comm):
             options = _parse(comm, argv)

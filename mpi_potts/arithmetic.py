@@ -15,6 +15,8 @@ from .kernels import elementary, fourier, linear
 
 # A number gives a number, an array an array of its shape.
 Real = TypeVar("Real", float, np.ndarray)
+# Values that are worked on at once.
+SLAB = 1 << 18
 
 
 def _each(fill: Callable[[np.ndarray, np.ndarray], Any], x: float | np.ndarray) -> Any:
@@ -177,3 +179,22 @@ def normal_quantile(p: np.ndarray) -> np.ndarray:
     r = np.sqrt(-log(np.minimum(p, 1.0 - p)))
     tail = np.copysign(np.where(r <= 5.0, _ratio(_TAIL, r - 1.6), _ratio(_FAR_TAIL, r - 5.0)), q)
     return np.where(np.abs(q) <= 0.425, middle, tail)
+
+
+def sums_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """(3, groups) the numbers, sums and sums of squares of values (n,) of each group, added in their order.
+
+    As np.bincount has them, without its copies of all groups, and of the squares.
+    """
+    sums = np.zeros((3, groups))
+    for first in range(0, values.size, SLAB):
+        add_by(sums, group[first : first + SLAB], values[first : first + SLAB])
+    return sums
+
+
+def add_by(sums: np.ndarray, group: np.ndarray, values: np.ndarray) -> None:
+    """Add to sums (3, groups) the numbers, sums and sums of squares of some more values, one by one."""
+    where = group.astype(np.intp, copy=False)
+    sums[0] += np.bincount(where, minlength=sums.shape[1])
+    np.add.at(sums[1], where, values)
+    np.add.at(sums[2], where, values * values)

@@ -138,6 +138,10 @@ class Lattice:
         """The mask as an array of bool, also where every pixel exists."""
         return np.ones(self.shape, dtype=bool) if self.mask is None else self.mask
 
+    def pixels(self, image: np.ndarray) -> np.ndarray:
+        """(n,) of an array of the lattice's shape those that exist, in raster order; no copy where all do."""
+        return image.reshape(-1) if self.mask is None else image[self.mask]
+
     @cached_property
     def sites(self) -> int:
         """The number n of pixels that exist."""

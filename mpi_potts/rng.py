@@ -25,6 +25,8 @@ from .kernels.threefry import PARITY, encrypt, fill
 
 # Global indices of draws: these, or a count n for 0..n-1.
 Index = int | Sequence[int] | np.ndarray
+# Normals that are made at once.
+SLAB = 1 << 18
 
 
 class Purpose(IntEnum):
@@ -102,9 +104,13 @@ def uniforms(stream: np.ndarray, iteration: int, index: Index, word: int = 0) ->
 
 def normals(stream: np.ndarray, iteration: int, index: Index, word: int = 0) -> np.ndarray:
     """(n,) standard normals (Box and Muller: both words of a draw make one normal)."""
-    pairs = words(stream, iteration, index, word)
-    out = np.empty(len(pairs))
-    variates.fill_normals(pairs, out)
+    indices = None if isinstance(index, int | np.integer) else np.asarray(index).reshape(-1)
+    out = np.empty(index if indices is None else indices.size)
+    # By slabs: the words of all would be three times the memory of the normals.
+    for first in range(0, out.size, SLAB):
+        part = out[first : first + SLAB]
+        here = np.arange(first, first + part.size) if indices is None else indices[first : first + SLAB]
+        variates.fill_normals(words(stream, iteration, here, word), part)
     return out
 
 

@@ -1,4 +1,5 @@
-"""What a run leaves on a machine: its output, with the modes that the user chose, and nothing else.
+"""What a run leaves on a machine: its output, with the modes that the user chose, and nothing else; and the
+memory that it takes.
 
 Caches are the exceptions, as the documentation says: numba's and Python's beside the sources (or where the
 user puts them), and matplotlib's list of fonts in its own directory.  Nothing is unpickled, and no shell run.
@@ -6,6 +7,7 @@ user puts them), and matplotlib's list of fonts in its own directory.  Nothing i
 
 import ast
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -14,6 +16,10 @@ import numpy as np
 import pytest
 from fitting import image_of, write_input
 from test_house import SOURCES
+
+from mpi_potts.config import inputs
+from mpi_potts.lattice import Lattice
+from mpi_potts.methods import needs
 
 SHORT = ("precompute.points=9", "precompute.iterations=20", "precompute.burn_in=5", "smc.max_iterations=3")
 SHORT += ("smc.particles=30", "smc.replicates=5", "smc.label_sweeps=5", "fit.final_sweeps=20")
@@ -88,6 +94,47 @@ def test_modes_follow_the_umask(ran):
     assert stat.S_IMODE(output.stat().st_mode) == 0o750
     modes = {p.name: oct(stat.S_IMODE(p.stat().st_mode)) for p in output.iterdir()}
     assert set(modes.values()) == {"0o640"}, modes
+
+
+# Memory
+
+PEAK = """
+import atexit, runpy
+def say():
+    with open("/proc/self/status") as file:
+        print("peak", next(line.split()[1] for line in file if line.startswith("VmHWM")), flush=True)
+atexit.register(say)
+runpy.run_module("mpi_potts", None, "__main__", True)
+"""
+FEW = ("precompute.grid=[0.0, 0.6, 1.2, 1.3]", "precompute.iterations=8", "precompute.burn_in=2")
+FEW += ("fit.method=path", "fit.final_sweeps=12", "fit.final_burn_in=2", "smc.warm_up=5")
+
+
+def peak(directory, side, k):
+    """Bytes that a fit on an image of so many rows and columns holds, at most."""
+    data = np.random.default_rng(1)
+    regions = np.repeat(np.repeat(data.integers(0, k, (20, 20)), side // 20, axis=0), side // 20, axis=1)
+    path = write_input(directory, regions + 0.2 * data.normal(size=regions.shape), labels=k)
+    sets = [part for change in (*FEW, "run.checkpoint_minutes=60") for part in ("--set", change)]
+    rest = ["--output", directory / f"out{side}", "--quiet", *sets]
+    done = launch.launch(["precompute", path, *rest], launcher=False, seconds=300)
+    assert done.code == 0, done.stderr
+    done = launch.launch(["fit", path, "--fresh", *rest], launcher=False, seconds=300, program=["-c", PEAK])
+    assert done.code == 0, done.stderr
+    return path, 1024 * int(re.findall(r"peak (\d+)", done.stdout)[0])
+
+
+def test_a_fit_holds_less_than_60_bytes_a_site_and_what_check_says(tmp_path):
+    """Of k = 6 labels in one chain: what a larger image takes more, and not what any fit takes."""
+    small, large, k = 1000, 1600, 6
+    peak(tmp_path, 60, k)  # so that no kernel is compiled below
+    _, least = peak(tmp_path, small, k)
+    path, most = peak(tmp_path, large, k)
+    lattice = Lattice((large, large))
+    found = (most - least) / (large * large - small * small)
+    predicted = sum(needs.of_fit(inputs.load(path, FEW), lattice, 1).values()) / lattice.sites
+    assert found < 60.0, (found, predicted)
+    assert 0.85 * predicted < found < 1.15 * predicted, (found, predicted)
 
 
 # The sources

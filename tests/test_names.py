@@ -140,10 +140,10 @@ def test_a_small_class_that_is_there_is_not_called_spare():
     counts = np.zeros((10_000, 3), np.uint32)
     counts[:5000, 0] = counts[5000:9940, 1] = counts[9940:, 2] = 100
     apart = np.full((3, 3), 5.0)
-    assert list(spare(holdings(counts, 10_000, 100), apart)) == []
+    assert list(spare(holdings(counts.T, 10_000, 100), apart)) == []
     counts[9940:] = 0
     counts[9940:, 1], counts[:6000, 2], counts[:6000, 0] = 100, 1, 99
-    assert list(spare(holdings(counts, 10_000, 100), apart)) == [
+    assert list(spare(holdings(counts.T, 10_000, 100), apart)) == [
         "label 3 holds 0.6 % of the pixels: k = 2 may do"
     ]
 

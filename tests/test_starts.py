@@ -78,9 +78,8 @@ def test_the_evidence_is_its_definition(lattice):
     mean, sd = np.array([-1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
     pixels, score, slope, curvature = evidence(
         padded(lattice, z, 255),
-        padded(lattice, y, 0.0),
+        y[lattice.exists],
         starts.neighbours(lattice),
-        1,
         beta,
         k,
         gaussian.density(mean, sd),

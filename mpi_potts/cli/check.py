@@ -86,6 +86,7 @@ def _one_image(comm: Comm, config: Config) -> list[Row]:
         rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size)
     if problem is not None:
         rows += fit_rows(config, lattice, pace, comm.size)
+    del problem, image  # what is held without them is held by any run
     return rows + memory_rows(config, lattice, [config], comm.size, comm.size)
 
 
@@ -271,7 +272,11 @@ def fit_rows(config: Config, lattice: Lattice, pace: FitPace, size: int) -> list
         expected = config.with_keys({"fit": {"max_sweeps": min(EXPECTED, config.fit.max_sweeps)}})
         usual = sum(fit_seconds(expected, lattice, pace, size).values())
         rows.append(
-            ("", f"about {clock(usual)} of it where {EXPECTED} final sweeps suffice, as they often do")
+            (
+                "",
+                f"about {clock(usual)} of it with {EXPECTED} final sweeps, as two simulated images took; how "
+                f"many it takes is known once it runs",
+            )
         )
     return rows
 
@@ -330,14 +335,19 @@ def memory_rows(
     config: Config, lattice: Lattice, fits: list[Config], size: int, ranks_of_a_fit: int
 ) -> list[Row]:
     """What this process holds, and with the large arrays of each stage; of several fits the largest."""
-    held, alone = memory.resident(), config.with_keys({"fit": {"chains": 1}})
-    precompute = needs.of_precompute(config, lattice, chains(config, lattice), size)
+    held = memory.resident()
+    precompute = math.fsum(needs.of_precompute(config, lattice, chains(config, lattice), size).values())
     arrays = max(math.fsum(needs.of_fit(each, lattice, ranks_of_a_fit).values()) for each in fits)
-    one = math.fsum(needs.of_chains(alone, lattice, 1).values())
-    return [
-        ("memory", f"at least {_megabytes(held + math.fsum(precompute.values()))} a rank in precompute"),
-        ("", f"at least {_megabytes(held + arrays)} a rank in fit, {_megabytes(one)} of it each label chain"),
+    stages = {"fit": arrays}
+    if any(needs_binding(each) for each in fits) or config.image.path is None:
+        stages = {"precompute": precompute} | stages
+    rows = [
+        f"about {_megabytes(held + size)} a rank in {stage}: {_megabytes(size)} of arrays, "
+        f"{size / lattice.sites:.1f} bytes a site"
+        for stage, size in stages.items()
     ]
+    rows.append(f"{_megabytes(held)} of it are libraries and kernels")
+    return [("memory" if i == 0 else "", text) for i, text in enumerate(rows)]
 
 
 def _megabytes(size: float) -> str:

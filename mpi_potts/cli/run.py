@@ -30,6 +30,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
         for text in fit.fit_until_it_suffices(comm, problem, control, options):
             say(comm, text)
     image_input.keep(comm, config)
+    del problem  # the report reads the image again
     report.after(comm, FitPaths(config.output).result)
     return 0
 

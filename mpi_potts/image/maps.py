@@ -158,9 +158,11 @@ def _png(path, values, count, image):
         picture.save(buffer, format="png", transparency=0)
     else:
         largest = arithmetic.log(count) / arithmetic.log(2.0) if path.stem == "entropy" else 1.0
-        exists = ~np.isnan(values)
-        grey = np.where(exists, np.clip(values / largest, 0.0, 1.0) * 255.0, 0.0).round()
-        layers = np.stack([grey, np.where(exists, 255.0, 0.0)], axis=-1).astype(np.uint8)
+        layers = np.empty((*values.shape, 2), np.uint8)
+        for row, (grey, opaque) in zip(values, np.moveaxis(layers, -1, 1)):
+            exists = ~np.isnan(row)
+            grey[...] = np.where(exists, np.clip(row / largest, 0.0, 1.0) * 255.0, 0.0).round()
+            opaque[...] = np.where(exists, 255, 0)
         pictures.fromarray(layers).save(buffer, format="png")
     return buffer.getvalue()
 

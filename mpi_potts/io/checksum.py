@@ -37,6 +37,17 @@ def row_digests(values: np.ndarray) -> np.ndarray:
     return np.frombuffer(joined, dtype=np.uint8).reshape(len(values), 32)
 
 
+def digests_of_parts(rows: Iterable[Iterable[np.ndarray]]) -> np.ndarray:
+    """(m, 32) uint8: the same of m rows that come in parts, each in C order."""
+    found = []
+    for parts in rows:
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data)
+        found.append(digest.digest())
+    return np.frombuffer(b"".join(found), dtype=np.uint8).reshape(len(found), 32)
+
+
 def checksum(
     attributes: Mapping[str, Any], described: Iterable[tuple[str, tuple[int, ...], np.dtype, np.ndarray]]
 ) -> str:

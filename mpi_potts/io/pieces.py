@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 # The bytes of a piece; a row that is larger is a piece by itself.  One message of MPI can carry them.
-LARGEST = 1 << 28
+LARGEST = 1 << 22
 
 
 def row_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:

@@ -28,9 +28,8 @@ from ..errors import InputError, WriteFailed
 from ..runtime.parallel import Comm, merge_rows, on_root, raise_together
 from . import files
 from .checksum import SEAL_BYTES, checksum, row_digests, seal
-from .pieces import runs
 from .reading import plain
-from .rows import Rows, dtype_of, gather, shape_of, size_of, whole_or_rows
+from .rows import Rows, dtype_of, gather, pieces_of, shape_of, size_of, whole_or_rows
 
 WRITERS = ("mpio", "gather")
 # Room for what HDF5 itself needs beside the arrays.
@@ -193,9 +192,8 @@ def _reserve(path: Path, temporary: Path, needed: int) -> None:
 def _put_rows(comm: Comm, dataset: h5py.Dataset, data: np.ndarray | Rows) -> None:
     """This rank's rows of a dataset; what all ranks have whole is written by rank 0."""
     if isinstance(data, Rows):
-        for start, stop in runs(data.index, shape_of(data), dtype_of(data)):
-            first = data.index[start]
-            dataset[first : first + stop - start] = data.values[start:stop]
+        for where, piece in pieces_of(data):
+            dataset[where] = piece
     elif comm.rank == 0:
         dataset[()] = data
 
@@ -271,5 +269,5 @@ class _Target:
 def _describe(comm: Comm, data: np.ndarray | Rows) -> tuple[tuple[int, ...], np.dtype, np.ndarray]:
     """(shape, dtype, digests of all rows in order) of a dataset; collective."""
     if isinstance(data, Rows):
-        return shape_of(data), dtype_of(data), merge_rows(comm, data.index, row_digests(data.values), data.n)
+        return shape_of(data), dtype_of(data), merge_rows(comm, data.index, data.digests(), data.n)
     return data.shape, data.dtype, row_digests(data)

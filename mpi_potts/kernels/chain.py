@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
-from .gibbs_blocks import flush, tally
+from .gibbs_blocks import tally
 from .gibbs_data import sweep
 from .names import identity, keep_names
 from .noise import draw, no_sums, terms
@@ -138,19 +138,16 @@ def beta_given(statistic, surrogate, stream, number):
 
 
 @njit(cache=True)
-def sample(sites, noise, names, streams, first, statistic, surrogate, trace, counts):
+def sample(sites, noise, names, streams, first, statistic, surrogate, trace, recent):
     """Steps with beta drawn given the statistic, here that before the first step; fills the trace.
 
-    counts (k, blocks * BLOCK) uint32 grow by one at every pixel's label after every step; none if k is 0.
+    recent (k, blocks * BLOCK) uint8 grow by one at every pixel's label after every step, of which there must
+    not be more than they hold; none if k is 0.
     """
     work = step_work(sites, noise)
-    recent = np.zeros(counts.shape, np.uint8)
     blocks = sites.pieces.apart.size
     for t in range(trace.beta.size):
         trace.beta[t] = beta_given(statistic, surrogate, streams[2], first + t)
         statistic = step(sites, noise, names, trace.beta[t], streams, first + t, work)
         record(t, statistic, noise, trace)
         tally(sites.state, sites.pieces, recent, 0, blocks)
-        if (t + 1) % FULL == 0:
-            flush(recent, counts)
-    flush(recent, counts)

@@ -18,18 +18,19 @@ def like_weights(beta, most):
 
 
 @njit(cache=True)
-def evidence(state, y, neighbours, step, beta, k, density):
+def evidence(state, y, neighbours, beta, k, density):
     """(pixels, sum of log p(y_i | neighbours of i), and of log p(z_i | neighbours of i) the slope and the
-    curvature in beta), over every `step`-th pixel.
+    curvature in beta), over the sites of `neighbours`.
 
-    state, y : flat, padded, as `neighbours` has them.  density : of the noise model, with k labels.
+    state : flat, padded, as `neighbours` has it.  y : of its sites.  density : of the noise model, with k
+    labels.
     """
     most = neighbours.most
     # Relative to the label that most neighbours have: exp(beta n) itself may overflow on a graph.
     power = like_weights(-beta, most)
     counts, logs = np.zeros(256, np.int64), np.empty(k)
     pixels, data, slope, curvature = 0, 0.0, 0.0, 0.0
-    for i in range(0, neighbours.sites.size, step):
+    for i in range(neighbours.sites.size):
         place = uint64(neighbours.sites[i])
         around = offsets_at(neighbours, place)
         for offset in around:
@@ -40,7 +41,7 @@ def evidence(state, y, neighbours, step, beta, k, density):
         largest = -np.inf
         total = like = square = 0.0
         for j in range(k):
-            logs[j] = log_density(density, j, y[place])
+            logs[j] = log_density(density, j, y[i])
             largest = max(largest, logs[j])
             weight = power[top - counts[j]]
             total += weight

@@ -42,6 +42,8 @@ from .variates import gamma, normal
 
 # Beyond this the product with a squared distance might overflow; an sd of 1e-15 is as good as 0.
 LARGEST_CURVATURE = 1e30
+# Observations that are prepared at once.
+SLAB = 1 << 18
 
 # The largest number of grains of an observation.
 LARGEST = 2**23
@@ -330,7 +332,7 @@ def sum_blocks(y, scale, absent):
 
 def prepare(layout: BlockLayout, y: np.ndarray) -> GaussianData:
     """The data of an image with values of about mean 0 and variance 1."""
-    grains, exact = quantise(np.where(layout.lattice.exists, y, 0.0))
+    grains, exact = quantise(y if layout.lattice.mask is None else np.where(layout.lattice.exists, y, 0.0))
     values, scale = layout.scatter(grains, 0.0), np.float32(exact)
     return GaussianData(values, scale, sum_blocks(values, scale, layout.pieces.absent))
 
@@ -340,8 +342,11 @@ def quantise(y: np.ndarray) -> tuple[np.ndarray, float]:
 
     The grain is the smallest power of two for which |q| <= LARGEST: at most 2**-22 of the largest |y|.
     """
-    scale = scale_of(float(np.abs(y).max(initial=0.0)))
-    return (np.rint(y * scale) / scale).astype(np.float32), scale
+    scale = scale_of(max(float(y.max(initial=0.0)), -float(y.min(initial=0.0))))
+    grains = np.empty(y.shape, dtype=np.float32)
+    for first in range(0, len(y), rows := max(1, SLAB * len(y) // max(1, y.size))):
+        grains[first : first + rows] = np.rint(y[first : first + rows] * scale) / scale
+    return grains, scale
 
 
 def scale_of(largest: float) -> float:

@@ -18,6 +18,7 @@ up.  Holes of up to `BRIDGE` places are kept in as well: they cost less than ano
 on how blocks are divided between calls, threads or ranks.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,6 +89,8 @@ class BlockLayout:
 
     def gather(self, values: np.ndarray, fill: float = 0) -> np.ndarray:
         """The image (*shape, ...) of an array (blocks * BLOCK, ...), `fill` where masked."""
+        if self.lattice.mask is None:
+            return values[self.position].reshape(*self.lattice.shape, *values.shape[1:])
         image = np.full((*self.lattice.shape, *values.shape[1:]), fill, dtype=values.dtype)
         image[self.lattice.exists] = values[self.position]
         return image
@@ -129,8 +132,8 @@ class _Segments:
     def __init__(self, keys):
         """keys : (n,) of the pixels that exist, ascending."""
         begins = np.flatnonzero(np.append(True, keys[1:] - keys[:-1] > PADDING))
-        self.first = keys[begins]
-        self.last = keys[np.append(begins[1:], keys.size) - 1]
+        self.first = keys[begins].astype(np.int64)
+        self.last = keys[np.append(begins[1:], keys.size) - 1].astype(np.int64)
         self.pixels = np.diff(begins, append=keys.size)
         length = self.last - self.first + 1 + PADDING
         # In front, places for all that does not exist.
@@ -139,7 +142,9 @@ class _Segments:
 
     def places_of(self, keys):
         """The places of even pixels with these keys, those of all pixels that exist."""
-        return (keys + np.repeat(self.start - self.first, self.pixels)).astype(np.int32)
+        places = keys.astype(np.int64, copy=False) if keys.dtype.itemsize > 4 else keys.copy()
+        places += np.repeat((self.start - self.first).astype(places.dtype), self.pixels)
+        return places.astype(np.int32, copy=False)
 
     def key(self, places):
         """The keys of places within segments."""
@@ -241,17 +246,21 @@ def _find(lattice):
     rows, columns = lattice.shape[-2:]
     width = columns // 2 + 2 * PADDING
     steps = [(dz * (rows + 2) + dy) * width for dz, dy in _neighbouring_rows(lattice)]
-    # In place where it can be: these are the largest arrays of all.
+    # In place, and in four bytes, where it can be: these are the largest arrays of all.
+    last = ((math.prod(lattice.shape[:-2]) + 1) * (rows + 2) + 4) * width
     x = np.flatnonzero(lattice.exists)
+    x = x.astype(np.int32 if last < 2**31 else np.int64, copy=False)
     keys = x // columns
     x -= keys * columns
     z = keys // rows
     parities = [(i % 2).astype(np.uint8) for i in (z, keys - z * rows, x)]
+    x //= 2
     # A row of margin before and after each plane.
     keys += 2 * z
     keys += rows + 3
     keys *= width
-    keys += x // 2 + PADDING
+    keys += x
+    keys += PADDING
     return keys, parities[-1], lattice.colour(parities[3 - lattice.dimensions :]), steps
 
 
@@ -262,8 +271,10 @@ def layout(lattice: Lattice, labels: int) -> PieceLayout:
     half = -(-segments.places // 64) * 64
     if 2 * half >= 2**31:
         raise InputError(f"image.shape = {list(lattice.shape)}: fewer than 2**31 pixels are accepted")
-    place = segments.places_of(keys) + odd * np.int32(half)
+    place = segments.places_of(keys)
     del keys
+    place += odd * np.int32(half)
+    del odd
     tables = _step_tables(lattice, half)
     parts, first, position = [], [0], np.empty(place.size, dtype=np.int32)
     for c in range(tables[0].shape[0]):

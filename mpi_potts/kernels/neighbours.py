@@ -6,6 +6,7 @@ row.  Those of a graph are not padded, and every place has offsets of its own.
 """
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ from numba import njit, uint64
 
 from ..graph import Graph
 from ..lattice import Lattice
+
+# Sites that are worked on at once where a whole image would be too much.
+SLAB = 1 << 18
 
 
 class Neighbours(NamedTuple):
@@ -30,14 +34,49 @@ class Neighbours(NamedTuple):
     mask: int
 
 
-def neighbours(lattice: Lattice) -> Neighbours:
-    """The neighbours on a lattice or in a graph."""
+def neighbours(lattice: Lattice, step: int = 1) -> Neighbours:
+    """The neighbours on a lattice or in a graph, of every `step`-th site that exists."""
     if isinstance(lattice, Graph):
-        return _of_graph(lattice)
-    shape = [n + 2 for n in lattice.shape]
+        found = _of_graph(lattice)
+        return found._replace(sites=np.ascontiguousarray(found.sites[::step]))
+    return _on_rows(lattice, lattice.exists, _places(lattice.exists, step))
+
+
+def slabs(lattice: Lattice) -> Iterator[tuple[slice, Neighbours]]:
+    """The rows of a lattice by slabs, and of each the neighbours of its sites but those in its last row,
+    which is the first of the next slab; a graph is one slab.
+
+    Whoever looks at later neighbours sees every pair once and all sites in order, and needs no copy of the
+    whole image.
+    """
+    if isinstance(lattice, Graph):
+        yield slice(0, lattice.shape[0]), _of_graph(lattice)
+        return
+    exists = lattice.exists
+    # Even, so that a row has its parity in its slab.
+    rows = 2 * max(1, SLAB * len(exists) // (2 * exists.size))
+    for first in range(0, len(exists), rows):
+        here = exists[first : first + rows + 1]
+        yield slice(first, first + rows + 1), _on_rows(lattice, here, _places(here[:rows]))
+
+
+def _places(exists, step=1):
+    """(n,) uint32 places in the padded array of every `step`-th site, by few rows at a time."""
+    beside = [(0, 0)] + [(1, 1)] * (exists.ndim - 1)
+    row = math.prod(n + 2 for n in exists.shape[1:])
+    rows, found, before = max(1, SLAB // row), [], 0
+    for first in range(0, len(exists), rows):
+        sites = np.flatnonzero(np.pad(exists[first : first + rows], beside)) + (first + 1) * row
+        found.append(sites[-before % step :: step].astype(np.uint32))
+        before += sites.size
+    return np.concatenate(found)
+
+
+def _on_rows(lattice, exists, sites):
+    """The neighbours of sites of some rows of a lattice."""
+    shape = [n + 2 for n in exists.shape]
     strides = np.array([math.prod(shape[d + 1 :]) for d in range(len(shape))])
     offsets = [(lattice.offsets(row) * strides).sum(axis=1) for row in range(2)]
-    sites = np.flatnonzero(np.pad(lattice.exists, 1)).astype(np.uint32)
     most = len(offsets[0])
     # The padding's row before the first is odd.
     start, row = np.array([0, most, 2 * most]), {"width": shape[-1], "shift": 1, "mask": 1}

@@ -4,7 +4,6 @@ The residual of an observation under its label is standard normal where the nois
 and independent of those of all other pixels.  Sums are taken in the order of the pixels.
 """
 
-import numpy as np
 from numba import njit, uint64
 
 from ..lattice import MASKED
@@ -18,12 +17,11 @@ COLUMNS = 7
 
 
 @njit(cache=True)
-def residual_sums(state, y, neighbours, k, density):
-    """(k + 1, COLUMNS) float64 sums over all pixels and all pairs of neighbours.
+def residual_sums(state, y, neighbours, k, density, sums):
+    """Add to sums (k + 1, COLUMNS) float64 those over the sites and their pairs with later neighbours.
 
     state, y : flat, padded, as `neighbours` has them.  density : of the noise model, with k labels.
     """
-    sums = np.zeros((k + 1, COLUMNS))
     for i in range(neighbours.sites.size):
         place = uint64(neighbours.sites[i])
         label = state[place]
@@ -41,4 +39,3 @@ def residual_sums(state, y, neighbours, k, density):
                 pair = sums[label if state[other] == label else k]
                 pair[5] += 1.0
                 pair[6] += e * residual(density, state[other], y[other])
-    return sums

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, uint64
 
-from .chain import FULL, beta_given, key_of, step_work
+from .chain import beta_given, key_of, step_work
 from .elementary import exp, log
-from .gibbs_blocks import flush, tally
+from .gibbs_blocks import tally
 from .gibbs_data import Sites, sweep
 from .names import match
 from .noise import draw, log_likelihood, tempered, terms
@@ -91,14 +91,13 @@ def exchange(ladder, stream, number):
 
 
 @njit(cache=True)
-def sample(sites, noise, names, streams, swaps, first, surrogate, ladder, trace, counts):
+def sample(sites, noise, names, streams, swaps, first, surrogate, ladder, trace, recent):
     """Steps of the ladder, numbered from `first`; the trace, and the counts, are those of the first rung.
 
     noise : a state of the noise model, for its prior.  names : by which the labels of the first rung are
     named, after every step.  streams : (R, 3, 2) of sweeps, noise and beta.  swaps : (2,) of exchanges.
     """
     work = step_work(sites, noise)
-    recent = np.zeros(counts.shape, np.uint8)
     blocks = sites.pieces.apart.size
     for t in range(trace.beta.size):
         step_ladder(sites, noise, surrogate, streams, first + t, ladder, work)
@@ -109,6 +108,3 @@ def sample(sites, noise, names, streams, swaps, first, surrogate, ladder, trace,
         trace.beta[t], trace.statistic[t] = ladder.beta[i], ladder.statistic[i]
         trace.noise[:, t] = ladder.values[i]
         tally(ladder.states[i], sites.pieces, recent, 0, blocks)
-        if (t + 1) % FULL == 0:
-            flush(recent, counts)
-    flush(recent, counts)

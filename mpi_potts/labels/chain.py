@@ -49,6 +49,9 @@ LARGE = 2**20
 # What the move looks at is made once for images of up to so many pixels, and else every time.
 KEPT = 2**16
 
+# Pixels that are worked on at once.
+SLAB = 1 << 18
+
 # The names of labels are kept by at most about this many pixels.
 WITNESSES = 4096
 
@@ -102,7 +105,8 @@ class LabelChain:
         crossing: now and then whole clusters change their labels.
         team: the threads that sweep; the chain does not depend on how many there are.
         """
-        observed = np.asarray(values, dtype=np.float64)[lattice.exists]
+        image = np.asarray(values, dtype=np.float64)
+        observed = lattice.pixels(image)
         self.centre, self.unit = float(observed.mean()), float(observed.std())
         if not (np.isfinite(self.unit) and self.unit > 0.0):
             raise InputError(
@@ -112,16 +116,19 @@ class LabelChain:
         self._noise = noise.standardised(self.centre, self.unit)
         purposes = (Purpose.LABEL_SWEEP, Purpose.NOISE, Purpose.FINAL_BETA, Purpose.FLIPS)
         self._streams = np.stack([rng.stream(seed, purpose, chain) for purpose in purposes])
-        image = np.zeros(lattice.shape)
-        image[lattice.exists] = (observed - self.centre) / self.unit
+        self._image = image
+        del observed
+        image = image - self.centre
+        image /= self.unit
+        if lattice.mask is not None:
+            image[~lattice.mask] = 0.0
         self._route = route(lattice, noise, image, team)
         self._crossing, self._seed, self._number = crossing, seed, chain
         self._tempered: Tempered | None = None
         self._around: tuple[np.ndarray, Neighbours] | None = None
         self.done = self.counted = 0
         self._names = self._first_names(sort_labels)
-        self.standard_image = image[lattice.exists]
-        self._start(self.standard_image, self._streams[0], chain)
+        self._start(lattice.pixels(image), self._streams[0], chain)
 
     def _first_names(self, sort_labels):
         places = np.empty(0, np.int32)
@@ -135,13 +142,19 @@ class LabelChain:
         k = self.k
         size = arithmetic.exp(UNEVEN * rng.normals(stream, START, k)) if chain > 0 else np.ones(k)
         cuts = np.cumsum(size)[:-1] / size.sum()
-        jittered = y + JITTER * rng.normals(stream, START + 1, y.size)
-        group = np.searchsorted(np.quantile(jittered, cuts), jittered, side="right")
+        jittered = rng.normals(stream, START + 1, y.size)
+        jittered *= JITTER
+        jittered += y
+        group, cuts = np.empty(y.size, np.uint8), np.quantile(jittered, cuts)
+        for first in range(0, y.size, SLAB):
+            part = jittered[first : first + SLAB]
+            group[first : first + SLAB] = np.searchsorted(cuts, part, side="right")
+        del jittered
         # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
-        z = self.noise.order[group]
+        z = self.noise.order.astype(np.uint8)[group]
         least = 1.0 / (k * k)
         self._values = self.noise.of_labels(z, y, k, least, empty=least)
-        self._put(z.astype(np.uint8))
+        self._put(z)
 
     def _put(self, labels):
         """Take labels (of the pixels that exist) as the state, with nothing counted."""
@@ -155,6 +168,13 @@ class LabelChain:
     def labels(self) -> np.ndarray:
         """The current labels: uint8 of the lattice's shape, 255 where masked."""
         return self._route.labels()
+
+    @property
+    def standard_image(self) -> np.ndarray:
+        """(n,) the pixels that exist with mean 0 and variance 1, made anew: the chain does not keep them."""
+        y = self.lattice.pixels(self._image) - self.centre
+        y /= self.unit
+        return y
 
     @property
     def values(self) -> np.ndarray:
@@ -241,8 +261,8 @@ class LabelChain:
     def _sample(self, surrogate, steps, count):
         trace = self._trace(np.empty(steps))
         if self._tempered is not None:
-            counts = self._route.room(count)
-            self._tempered.sample(self._names, self.done, surrogate, trace, counts)
+            for done, part, recent in self._route.pieces(trace, count):
+                self._tempered.sample(self._names, self.done + done, surrogate, part, recent)
         else:
             start = self.done, self.statistic
             self._route.sample(self._state, self._names, self._streams, *start, surrogate, trace, count)
@@ -306,9 +326,13 @@ class LabelChain:
         """(*shape, k) uint32: how often every pixel had every label in the steps that were counted."""
         return self._route.counts()
 
-    def counts_of(self, label: int) -> np.ndarray:
-        """(*shape) uint32: the same of one label."""
-        return self._route.counts_of(label)
+    def count_totals(self) -> np.ndarray:
+        """(k,) int64: the sum over pixels of the counts of every label."""
+        return self._route.count_totals()
+
+    def take_counts(self, label: int) -> np.ndarray:
+        """(*shape) uint32: the same of one label, which the chain then no longer has, for the memory."""
+        return self._route.take_counts(label)
 
     def some_counts(self, step: int) -> np.ndarray:
         """(m, k) uint32: the same of every `step`-th pixel that exists, in raster order."""
@@ -334,8 +358,13 @@ class LabelChain:
             raise ValueError("no step has been counted")
         return self.counts.astype(np.float32) / np.float32(self.counted)
 
-    def pack(self) -> dict[str, np.ndarray]:
-        """All that a chain with the same arguments needs to go on, as arrays."""
+    def counts_of_pixels(self, first: int, last: int) -> np.ndarray:
+        """(last - first, k) uint32: the counts of the pixels that exist with these numbers."""
+        return self._route.counts_of_pixels(first, last)
+
+    def pack(self, counts: bool = True) -> dict[str, np.ndarray]:
+        """All that a chain with the same arguments needs to go on, as arrays; without the large counts of
+        labels, if these are asked for pixel by pixel."""
         packed = {
             "steps": np.array([self.done, self.counted], dtype=np.int64),
             "labels": self.labels[self.lattice.exists],
@@ -345,8 +374,8 @@ class LabelChain:
             packed |= {"before": self._names.before.copy(), "switches": self._names.switches.copy()}
         if self._tempered is not None:
             packed |= self._tempered.pack()
-        if self.counted:
-            packed["counts"] = self._route.counts_by_pixel()
+        if self.counted and counts:
+            packed["counts"] = self.counts_of_pixels(0, self.lattice.sites)
         return packed
 
     def unpack(self, packed: dict[str, np.ndarray]) -> None:
@@ -361,6 +390,4 @@ class LabelChain:
         self._names.before[:] = packed.get("before", 0)
         self._names.switches[:] = packed.get("switches", 0)
         if self.counted:
-            counts = np.zeros((*self.lattice.shape, self.k), dtype=np.uint32)
-            counts[self.lattice.exists] = packed["counts"]
-            self._route.put_counts(counts)
+            self._route.put_counts(packed["counts"])

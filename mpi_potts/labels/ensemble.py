@@ -27,7 +27,7 @@ from ..binding.function import Binding
 from ..estimation import autocorrelation, enough
 from ..estimation.enough import Reached, Target
 from ..estimation.verdicts import Ended
-from ..io.rows import Rows
+from ..io.rows import Parts, Rows
 from ..kernels.chain import Trace
 from ..lattice import GRAPH, Lattice
 from ..runtime.parallel import Comm, bcast, decided, merge_rows, quiet_wait, sum_on_root
@@ -522,23 +522,31 @@ class LabelChains:
         first = matching.renamed(draws.noise[self._noise[0]], table)
         return matching.ascending(first)[table]
 
-    def counts(self, names: np.ndarray) -> np.ndarray | None:
-        """On rank 0: (*shape, k) how often every pixel had every label, in all chains; collective.
+    def take_counts(self, names: np.ndarray) -> np.ndarray | None:
+        """On rank 0: (k, *shape) uint32 how often every pixel had every label, in all chains; collective.
+
+        The chains give their counts away, label by label: there is never more than one copy of them.
 
         names : (chains, k) of the labels of every chain
         """
-        total = np.zeros((*self._lattice.shape, self.labels), dtype=np.uint32)
-        for number, chain in zip(self.numbers, self.chains):
-            for j, name in enumerate(names[number]):
-                total[..., name] += chain.counts_of(j)
-        return sum_on_root(self._comm, total)
+        shape = self._lattice.shape
+        layers = np.empty((self.labels, *shape), np.uint32) if self._comm.rank == 0 else None
+        for name in range(self.labels):
+            layer: np.ndarray | None = None
+            for number, chain in zip(self.numbers, self.chains):
+                label = int(np.flatnonzero(names[number] == name)[0])
+                layer = chain.take_counts(label) if layer is None else layer + chain.take_counts(label)
+            total = sum_on_root(self._comm, np.zeros(shape, np.uint32) if layer is None else layer)
+            if layers is not None and total is not None:
+                layers[name] = total
+        return layers
 
     def shares(self, names: np.ndarray) -> np.ndarray:
         """Collective.  (chains, k) the share of every label among the pixels, in every chain by itself."""
         whole = float(self._lattice.sites) * self.drawn
         own = np.zeros((self.numbers.size, self.labels))
         for row, number, chain in zip(own, self.numbers, self.chains):
-            row[names[number]] = [chain.counts_of(j).sum(dtype=np.int64) / whole for j in range(self.labels)]
+            row[names[number]] = chain.count_totals() / whole
         return merge_rows(self._comm, self.numbers, own, self.count)
 
     def pack(self) -> dict[str, np.ndarray | Rows]:
@@ -550,13 +558,18 @@ class LabelChains:
         arrays |= {f"draws/{name}": self._rows(values) for name, values in self.draws.arrays().items()}
         if self.memory.shape[1]:
             arrays["memory"] = self._rows(self.memory)
-        packed = [chain.pack() for chain in self.chains]
+        packed = [chain.pack(counts=False) for chain in self.chains]
         for name, (dtype, shape) in self._parts().items():
-            # A rank with one chain, as of a large image, makes no copy.
-            rows = packed[0][name][None] if len(packed) == 1 else [p[name] for p in packed]
-            values = np.asarray(rows, dtype=dtype).reshape(len(packed), *shape)
+            if name == "counts":
+                counts = Parts((len(packed), *shape), np.dtype(dtype), self._counts_of)
+                arrays["chain/counts"] = self._rows(counts)
+                continue
+            values = np.asarray([p[name] for p in packed], dtype=dtype).reshape(len(packed), *shape)
             arrays[f"chain/{name}"] = self._rows(values)
         return arrays
+
+    def _counts_of(self, row: int, first: int, last: int) -> np.ndarray:
+        return self.chains[row].counts_of_pixels(first, last)
 
     def unpack(
         self, whole: dict[str, np.ndarray], rows: Callable[[list[str]], dict[str, np.ndarray]]
@@ -574,7 +587,7 @@ class LabelChains:
         for i, chain in enumerate(self.chains):
             chain.unpack({name: parts[f"chain/{name}"][i] for name in self._parts()})
 
-    def _rows(self, values):
+    def _rows(self, values: np.ndarray | Parts) -> Rows:
         return Rows(self.numbers, values, self.count)
 
     def _parts(self):

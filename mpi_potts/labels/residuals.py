@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..kernels.neighbours import neighbours, pad
+from ..kernels.neighbours import pad, slabs
 from ..kernels.residuals import COLUMNS, residual_sums
 from ..lattice import MASKED
 from .chain import LabelChain
@@ -20,8 +20,10 @@ def residuals(chains: Sequence[LabelChain], values: np.ndarray | None, labels: i
     if values is None:
         return sums
     for row, chain in zip(sums, chains):
-        lattice = chain.lattice
-        state, y = pad(chain.labels, lattice.exists, MASKED), pad(values, lattice.exists, 0.0)
+        state, exists = chain.labels, chain.lattice.exists
         density = chain.noise.density(chain.values)
-        row[:] = residual_sums(state, y, neighbours(lattice), labels, density)
+        for rows, near in slabs(chain.lattice):
+            here = exists[rows]
+            y = pad(values[rows], here, 0.0)
+            residual_sums(pad(state[rows], here, MASKED), y, near, labels, density, row)
     return sums

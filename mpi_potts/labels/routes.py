@@ -5,7 +5,7 @@ blocks of each colour of a sweep are divided between them instead, to the same b
 whose kernel makes no series, with one thread or many.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -65,7 +65,8 @@ class Route:
     def _restart(self, state):
         self.sites = Sites(state, self.layout.pieces, self.data)
         # Counts of the labels of the pixels in the order of the blocks, and those that wait to be added.
-        self._total: np.ndarray | None = None
+        # Of every label an array of its own, so that each can be given away.
+        self._total: list[np.ndarray] | None = None
         self._recent: np.ndarray | None = None
         self._waiting = 0
 
@@ -113,19 +114,36 @@ class Route:
         count: bool,
     ) -> None:
         """Steps with beta drawn given the statistic; labels are counted where `count`."""
-        counts = self.room(count)
-        chain.sample(self.sites, noise, names, streams, first, statistic, surrogate, trace, counts)
+        for done, part, recent in self.pieces(trace, count):
+            chain.sample(self.sites, noise, names, streams, first + done, statistic, surrogate, part, recent)
+            statistic = part.statistic[-1]
 
-    def room(self, count: bool) -> np.ndarray:
-        """(k, blocks * BLOCK) the counts to add to, or none of any label."""
-        return self._counts() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint32)
+    def pieces(self, trace: Trace, count: bool) -> Iterator[tuple[int, Trace, np.ndarray]]:
+        """The steps of a trace in pieces to be filled: the first step of each, its trace, and the counts (k,
+        blocks * BLOCK) uint8 to add to, which hold those of a piece; where not `count`, of no label."""
+        done, size = 0, trace.beta.size
+        while done < size:
+            recent = self._room() if count else np.empty((0, self.layout.blocks * BLOCK), np.uint8)
+            last = min(size, done + FULL - self._waiting) if count else size
+            noise = np.ascontiguousarray(trace.noise[:, done:last])
+            yield done, Trace(trace.beta[done:last], trace.statistic[done:last], noise), recent
+            trace.noise[:, done:last] = noise
+            self._counted(last - done if count else 0)
+            done = last
 
     def count(self) -> None:
         """Count the labels of the state once, in bytes that are added up before they overflow."""
+        self._tally(self._room())
+        self._counted(1)
+
+    def _room(self):
+        """(k, blocks * BLOCK) uint8 counts that wait to be added."""
         if self._recent is None:
-            self._recent = np.zeros(self._counts().shape, dtype=np.uint8)
-        self._tally(self._recent)
-        self._waiting += 1
+            self._recent = np.zeros((self.layout.labels, self.layout.blocks * BLOCK), dtype=np.uint8)
+        return self._recent
+
+    def _counted(self, steps):
+        self._waiting += steps
         if self._waiting == FULL:
             self._counts()
 
@@ -134,41 +152,58 @@ class Route:
 
     def _counts(self):
         if self._total is None:
-            self._total = np.zeros((self.layout.labels, self.layout.blocks * BLOCK), dtype=np.uint32)
-        if self._waiting:
-            gibbs_blocks.flush(self._recent, self._total)
+            size = self.layout.blocks * BLOCK
+            self._total = [np.zeros(size, dtype=np.uint32) for _ in range(self.layout.labels)]
+        if self._waiting and self._recent is not None:
+            for recent, total in zip(self._recent, self._total):
+                gibbs_blocks.flush(recent, total)
             self._waiting = 0
         return self._total
 
+    def _final(self):
+        """The counts, where no more are expected soon: without the room for those that wait."""
+        total, self._recent = self._counts(), None
+        return total
+
     def counts(self) -> np.ndarray:
         """(*shape, k) uint32: how often every pixel had every label."""
-        return self.layout.gather(self._counts().T)
+        return np.stack([self.layout.gather(total) for total in self._counts()], axis=-1)
 
-    def counts_of(self, label: int) -> np.ndarray:
-        """(*shape) uint32: how often every pixel had this label."""
-        return self.layout.gather(self._counts()[label])
+    def count_totals(self) -> np.ndarray:
+        """(k,) int64 the sum over pixels of the counts of every label: where there is no pixel they are 0."""
+        return np.array([total.sum(dtype=np.int64) for total in self._counts()])
+
+    def take_counts(self, label: int) -> np.ndarray:
+        """(*shape) uint32: how often every pixel had this label; its counts are then gone."""
+        total = self._final()
+        taken, total[label] = total[label], np.zeros(0, dtype=np.uint32)
+        return self.layout.gather(taken)
 
     def some_counts(self, step: int) -> np.ndarray:
         """(m, k) uint32: the same of every `step`-th pixel that exists, in raster order."""
-        return np.ascontiguousarray(self._counts()[:, self.layout.position[::step]].T)
+        position = self.layout.position[::step]
+        return np.stack([total[position] for total in self._final()], axis=-1)
 
     def counts_at(self, pixels: np.ndarray) -> np.ndarray:
         """(k, p) the counts of some of the pixels that exist, by their numbers in raster order."""
-        return self._counts()[:, self.layout.position[pixels]]
+        position = self.layout.position[pixels]
+        return np.stack([total[position] for total in self._counts()])
 
-    def counts_by_pixel(self) -> np.ndarray:
-        """(sites, k) the counts of the pixels that exist, in raster order, in one copy."""
-        return self._counts().T[self.layout.position]
+    def counts_of_pixels(self, first: int, last: int) -> np.ndarray:
+        """(last - first, k) the counts of the pixels that exist with these numbers in raster order."""
+        position = self.layout.position[first:last]
+        return np.stack([total[position] for total in self._final()], axis=-1)
 
     def forget_counts(self) -> None:
         """Count from 0 again."""
-        self._counts()[:] = 0
+        for total in self._counts():
+            total[:] = 0
 
     def put_counts(self, counts: np.ndarray) -> None:
-        """Go on from counts (*shape, k)."""
-        total = self._counts()
-        for j in range(self.layout.labels):
-            total[j] = self.layout.scatter(counts[..., j], 0)
+        """Go on from counts (sites, k) of the pixels that exist, in raster order."""
+        for j, total in enumerate(self._counts()):
+            total[:] = 0
+            total[self.layout.position] = counts[:, j]
 
 
 class SharedRoute(Route):

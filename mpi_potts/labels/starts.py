@@ -59,6 +59,8 @@ TAILS = (1e-4, 1.0 - 1e-4)
 # A mode has no weight where its score is behind the best by more than this times the root of the number of
 # pixels; within a mode a score has an sd of up to 0.3 of that root.
 MINOR = 1.5
+# Pixels that are worked on at once.
+SLAB = 1 << 18
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
 SMALLEST = 1e-6
 LARGEST_STEP = 0.5
@@ -109,7 +111,7 @@ def work_of_settling(
     numbers = rivals, (rivals + 1) // 2  # of candidates, in either half
     sweeps, looks = sum(numbers) * SWEEPS * ROUNDS // 2, numbers[0] + sum(numbers) * ROUNDS // 2
     started = time.perf_counter()
-    next(candidates(chain.lattice, values, chain.k))
+    next(candidates(chain.lattice, values.copy(), chain.k))
     divided = time.perf_counter()
     _Judge(chain, values, interval, step=values.size // PIXELS | 1).look(sum(interval) / 2)
     looked = time.perf_counter() - divided
@@ -127,11 +129,15 @@ def _view(chain, values, seed, number):
     """The image that the thresholds are taken from: of mean 0 and sd 1, in multiples of `FINE`, so that
     rounding does not move a whole grey value across a threshold when the same picture comes in other units.
     """
-    y = np.rint((values - chain.centre) / (chain.unit * FINE)) * FINE
-    if number == 0:
-        return y
-    noise = rng.normals(rng.stream(seed, Purpose.CHAIN_START, number), 0, values.size)
-    return y + JITTER * noise.reshape(values.shape)
+    y = values - chain.centre
+    y /= chain.unit * FINE
+    np.rint(y, out=y)
+    y *= FINE
+    if number > 0:
+        noise = rng.normals(rng.stream(seed, Purpose.CHAIN_START, number), 0, values.size)
+        noise *= JITTER
+        y += noise.reshape(values.shape)
+    return y
 
 
 def _rivals(chain, values, seed, number, start):
@@ -139,17 +145,16 @@ def _rivals(chain, values, seed, number, start):
     if not isinstance(start, str):
         yield _Candidate(_from_labels(chain, values, start))
         return
-    view = _view(chain, values, seed, number)
     if start == "best":
         yield _Candidate(_state_of(chain))
-        for group in candidates(chain.lattice, view, chain.k):
+        for group in candidates(chain.lattice, _view(chain, values, seed, number), chain.k):
             # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
-            yield _Candidate(_from_labels(chain, values, chain.noise.order[group]))
-        alone = np.full(chain.lattice.sites, chain.noise.order[chain.k // 2])
+            yield _Candidate(_from_labels(chain, values, chain.noise.order.astype(np.uint8)[group]))
+        alone = np.full(chain.lattice.sites, chain.noise.order[chain.k // 2], np.uint8)
         yield _Candidate(_from_labels(chain, values, alone))
     if not chain.noise.exchangeable:
         prior = chain.noise.standardised(chain.centre, chain.unit)
-        for smooth in _smoothed(chain.lattice, view):
+        for smooth in _smoothed(chain.lattice, _view(chain, values, seed, number)):
             labels = prior.most_probable(smooth)
             yield _Candidate(_from_labels(chain, values, labels), prior.location_prior[0])
 
@@ -163,7 +168,8 @@ def rivals_of(start: str | np.ndarray, exchangeable: bool) -> int:
 
 def _from_labels(chain, values, labels):
     """A state of the chain, packed, with these labels and the noise that they have."""
-    y = (values[chain.lattice.exists] - chain.centre) / chain.unit
+    y = chain.lattice.pixels(values) - chain.centre
+    y /= chain.unit
     # A label without pixels is as wide as the image, so that it is no spike in the middle of another.
     noise = chain.noise.of_labels(labels, y, chain.k, SMALLEST, empty=1.0)
     return {"labels": labels.astype(np.uint8), "noise": noise}
@@ -194,9 +200,9 @@ class _Judge:
     """Runs candidates on one chain, and scores them by every `step`-th pixel."""
 
     def __init__(self, chain, values, interval, step):
-        self._chain, self._interval, self._step = chain, interval, step
-        self._neighbours = neighbours(chain.lattice)
-        self._y = pad(values, chain.lattice.exists, 0.0)
+        self._chain, self._interval = chain, interval
+        self._neighbours = neighbours(chain.lattice, step)
+        self._y = np.ascontiguousarray(chain.lattice.pixels(values)[::step])
 
     def put(self, rival):
         """Give the chain the state of a candidate."""
@@ -239,7 +245,7 @@ class _Judge:
         state = pad(chain.labels, chain.lattice.exists, MASKED)
         values = chain.values
         pixels, data, slope, curvature = evidence(
-            state, self._y, self._neighbours, self._step, beta, chain.k, chain.noise.density(values)
+            state, self._y, self._neighbours, beta, chain.k, chain.noise.density(values)
         )
         whole = data * chain.lattice.sites / max(pixels, 1)
         return whole + chain.noise.log_prior(values), slope, curvature
@@ -254,23 +260,63 @@ class _Judge:
 
 
 def candidates(lattice: Lattice, values: np.ndarray, k: int) -> Iterator[np.ndarray]:
-    """Yield labels 0..k-1 (n,) of the pixels that exist, in the order of their values."""
+    """Yield labels 0..k-1 (n,) uint8 of the pixels that exist, in the order of their values, which the
+    smoothing overwrites."""
     for smooth in _smoothed(lattice, values):
         groups = Histogram(smooth, max(BINS, 4 * k))
-        for cost in (groups.squares, groups.errors):
-            yield np.searchsorted(groups.thresholds(cost(), k), smooth, side="right")
+        found = [_grouped(groups.thresholds(cost(), k), smooth) for cost in (groups.squares, groups.errors)]
+        del smooth  # who takes the labels needs the memory
+        while found:
+            yield found.pop(0)
+
+
+def _grouped(thresholds, values):
+    """(n,) uint8 the number of thresholds that are not above each of the values."""
+    group = np.empty(values.size, np.uint8)
+    for first in range(0, values.size, SLAB):
+        part = values[first : first + SLAB]
+        group[first : first + SLAB] = np.searchsorted(thresholds, part, side="right")
+    return group
 
 
 def _smoothed(lattice, values):
-    """(n,) the image after each number of passes, of the pixels that exist."""
-    numerator = np.where(lattice.exists, values, 0.0)
-    weight = lattice.exists.astype(np.float64)
+    """(n,) the image after each number of passes, of the pixels that exist; its values are overwritten."""
+    if lattice.mask is not None:
+        values[~lattice.mask] = 0.0
+    # The weights are multiples of a power of two, of few digits: float32 holds those of a lattice, and where
+    # all pixels exist products of those along the axes are the same.
+    whole = lattice.mask is None and lattice.neighbourhood not in ("hexagonal", GRAPH)
+    if whole:
+        weights = [
+            np.ones([n if d == axis else 1 for d in range(values.ndim)])
+            for axis, n in enumerate(values.shape)
+        ]
+    else:
+        weights = [lattice.exists.astype(np.float64 if lattice.neighbourhood == GRAPH else np.float32)]
     done = 0
     for passes in SMOOTHINGS:
         for _ in range(passes - done):
-            numerator, weight = _smooth(lattice, numerator), _smooth(lattice, weight)
+            values = _smooth(lattice, values)
+            weights = [
+                _along(weight, axis) if whole else _smooth(lattice, weight)
+                for axis, weight in enumerate(weights)
+            ]
         done = passes
-        yield numerator[lattice.exists] / weight[lattice.exists]
+        yield _divided(lattice, values, weights)
+
+
+def _divided(lattice, numerator, weights):
+    """(n,) the quotients at the pixels that exist, few rows at a time."""
+    out, done = np.empty(lattice.sites), 0
+    step = max(1, SLAB * len(numerator) // numerator.size)
+    for first in range(0, len(numerator), step):
+        rows = slice(first, first + step)
+        weight = math.prod([weights[0][rows], *weights[1:]])
+        here = lattice.exists[rows]
+        part = numerator[rows][here] / np.broadcast_to(weight, here.shape)[here]
+        out[done : done + part.size] = part
+        done += part.size
+    return out
 
 
 def _smooth(lattice, array):
@@ -281,15 +327,28 @@ def _smooth(lattice, array):
 
 
 def _binomial(array):
-    """(1, 2, 1) / 4 along every axis; nothing beyond the edges."""
-    for axis in range(array.ndim):
-        out = 0.5 * array
-        step = np.eye(array.ndim, dtype=int)[axis]
-        (near, far), (to_near, to_far) = pairs(array, step), pairs(out, step)
-        to_near += 0.25 * far
-        to_far += 0.25 * near
-        array = out
+    """(1, 2, 1) / 4 along every axis, in place; nothing beyond the edges."""
+    step = max(1, SLAB * len(array) // array.size)
+    before = array[:0]  # the last row of the slab before, as it was
+    for first in range(0, len(array), step):
+        rows = slice(first, first + step)
+        here = np.concatenate([before, array[first : first + step + 1]])
+        before, skip = array[rows][-1:].copy(), len(before)
+        array[rows] = _along(here, 0)[skip : skip + len(array[rows])]
+    for axis in range(1, array.ndim):
+        for first in range(0, len(array), step):
+            array[first : first + step] = _along(array[first : first + step], axis)
     return array
+
+
+def _along(array, axis):
+    """(1, 2, 1) / 4 along one axis."""
+    out = 0.5 * array
+    step = np.eye(array.ndim, dtype=int)[axis]
+    (near, far), (to_near, to_far) = pairs(array, step), pairs(out, step)
+    to_near += 0.25 * far
+    to_far += 0.25 * near
+    return out
 
 
 class Histogram:
@@ -298,9 +357,11 @@ class Histogram:
     def __init__(self, values: np.ndarray, bins: int):
         low, high = np.quantile(values, TAILS)
         self.edges = np.linspace(low, high, bins + 1)[1:-1]
-        which = np.searchsorted(self.edges, values, side="right")
-        centred = values - values.mean()
-        rows = [np.bincount(which, weights=w, minlength=bins) for w in (None, centred, centred * centred)]
+        mean, rows = values.mean(), np.zeros((3, bins))
+        for first in range(0, values.size, SLAB):
+            part = values[first : first + SLAB]
+            which = np.searchsorted(self.edges, part, side="right")
+            arithmetic.add_by(rows, which, part - mean)
         sums = np.concatenate([np.zeros((3, 1)), np.cumsum(rows, axis=1)], axis=1)
         # Of the bins i..j-1: (bins + 1, bins + 1) each.
         self._n, total, square = (row[None, :] - row[:, None] for row in sums)

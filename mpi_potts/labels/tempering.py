@@ -84,7 +84,7 @@ class Tempered:
         p, k = self._noise.values.shape
         trace = Trace(np.empty(steps), np.empty(steps, np.int64), np.empty((p, steps, k)))
         nameless = Names(False, np.empty(0, np.int32), np.empty((0, k), np.uint32), np.zeros(1, np.int64))
-        counts = np.empty((0, self._sites.data.values.size), np.uint32)
+        counts = np.empty((0, self._sites.data.values.size), np.uint8)
         self._sample(ladder, nameless, first, surrogate, trace, counts)
         return first + steps
 

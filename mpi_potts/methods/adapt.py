@@ -336,6 +336,8 @@ class _Adaptation:
                 _stays(now, then, curve, interval) for now, then in zip(targets, before)
             )
             settled = stay or bout == MOST_BOUTS
+            if settled:
+                del chains  # whose memory the refinement can use
             if len(searches) != len(targets):
                 searches = [Search(self.limits) for _ in targets]
             curve = self._refine(targets, searches, locate=not settled)

@@ -38,8 +38,9 @@ from ..runtime.parallel import Comm, lent_cores, on_root, warm_up
 from ..runtime.progress import Live, Progress
 from ..runtime.threads import Team, enough
 
-# Sweeps that a final phase with the default target takes, about: seen on simulated images of 10,000 to a
-# million pixels, with k from 2 to 6.
+# Sweeps that a final phase with the default target is expected to take before any are made, for the time that
+# is left and that `check` predicts.  It rests on two simulated images, no more; how many it takes depends on
+# the noise and on beta, and a phase that has begun goes by what it has reached.
 EXPECTED = 4000
 
 # A fit of a moment, by any method: what a study compiles with, since compiling is in no one's times.

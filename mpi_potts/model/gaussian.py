@@ -177,7 +177,7 @@ class GaussianNoise:
     @staticmethod
     def of_labels(z: np.ndarray, y: np.ndarray, labels: int, least: float, empty: float) -> np.ndarray:
         """The means and standard deviations that the labels z have, with bounds on their variances."""
-        number, total, square = (np.bincount(z, weights=w, minlength=labels) for w in (None, y, y * y))
+        number, total, square = arithmetic.sums_by(z, y, labels)
         many = np.maximum(number, 1)
         mean = total / many
         variance = np.where(number > 0, np.maximum(square / many - mean * mean, least), empty)

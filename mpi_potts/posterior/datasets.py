@@ -12,6 +12,8 @@ from ..runtime.parallel import Comm
 from ..smc import weights
 from .outcome import Outcome
 
+# Pixels whose largest probability is sought at once.
+SLAB = 1 << 18
 # Whose versions a result tells.
 PACKAGES = ("numpy", "numba", "h5py", "mpi4py")
 
@@ -92,8 +94,11 @@ def _maps(found: Outcome) -> dict[str, np.ndarray | Rows]:
     rest = lattice.shape[1:]
     probability, most = np.empty((0, *rest, k), np.float32), np.empty((0, *rest), np.int16)
     if found.probability is not None:
-        probability = found.probability.astype(np.float32)
-        most = np.where(lattice.exists, probability.argmax(axis=-1), -1).astype(np.int16)
+        probability, most = found.probability, np.empty(lattice.shape, np.int16)
+        step = max(1, SLAB * len(most) // most.size)
+        for first in range(0, len(most), step):
+            here = slice(first, first + step)
+            most[here] = np.where(lattice.exists[here], probability[here].argmax(axis=-1), -1)
     index, rows = np.arange(len(probability)), lattice.shape[0]
     return {"labels/probability": Rows(index, probability, rows), "labels/map": Rows(index, most, rows)}
 

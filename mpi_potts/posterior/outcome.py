@@ -23,6 +23,9 @@ from . import cautions, precision, spare, summary
 from .spare import Holdings
 from .summary import INTERVAL, Summary
 
+# Numbers that are divided at once.
+SLAB = 1 << 18
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -62,8 +65,6 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
         of_chains = summary.of_chains(draws.beta, *diagnostics["beta"][:2].tolist())
         if fit.problem.hidden:
             marginal = of_chains
-            probability, held = _probabilities(comm, fit, fit.chains, names)
-            shares = held.share
         else:
             particles = of_chains
     best = marginal or particles
@@ -79,12 +80,20 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     behind = np.zeros(0)
     if draws is not None and fit.chains is not None and fit.problem.hidden and fit.chains.count > 1:
         behind = _behind(comm, fit, fit.chains, draws)
+    checks = None
+    if fit.chains is not None and fit.problem.hidden:
+        checks = _checks(comm, fit, fit.chains, names)
+    shares_by_chain = np.zeros(0)
+    if fit.chains is not None and marginal is not None and names is not None:
+        shares_by_chain = fit.chains.shares(names)
+        # Last of all that asks the chains: they give their counts away.
+        probability, held = _probabilities(comm, fit, fit.chains, names)
+        shares = held.share
     unneeded = np.zeros(0, dtype=int) if held is None else spare.small(held)
     warnings = [*cautions.cautions(fit, best, diagnostics, error, behind, unneeded)]
     if draws is not None and fit.chains is not None and fit.problem.hidden and names is not None:
         if cautions.modes(draws, unneeded):
-            shares_by_chain, tempered = fit.chains.shares(names), fit.chains.tempered
-            why = "tempering has not settled in its sweeps" if tempered else "are not known"
+            why = "tempering has not settled in its sweeps" if fit.chains.tempered else "are not known"
             warnings.insert(0, cautions.not_one_answer(draws.beta.mean(axis=1), shares_by_chain, why))
     if draws is not None and (grain := fit.problem.facts.grain) is not None:
         noise = fit.problem.noise
@@ -95,9 +104,7 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
     if draws is not None and held is not None:
         warnings += spare.spare(held, _apart(fit, draws))
     warnings += cautions.few_particles(particles, marginal)
-    checks = None
-    if fit.chains is not None and fit.problem.hidden:
-        checks = _checks(comm, fit, fit.chains, names)
+    if checks is not None:
         warnings += cautions.misfit(checks, fit.problem.noise.title)
     found = best, particles, marginal, draws, raw, probability, shares
     return Outcome(fit, *found, diagnostics, checks, error, tuple(warnings))
@@ -119,12 +126,21 @@ def _probabilities(
     comm: Comm, fit: Fit, chains: LabelChains, names: np.ndarray
 ) -> tuple[np.ndarray | None, Holdings]:
     """On rank 0 the label probabilities; everywhere what each label holds of the pixels.  Collective."""
-    counts, held = chains.counts(names), None
+    counts, held, probability = chains.take_counts(names), None, None
     if counts is not None:
-        drawn, k = chains.drawn * chains.count, chains.labels
-        held = spare.holdings(counts.reshape(-1, k), fit.problem.lattice.sites, drawn)
-        counts = counts / np.float32(drawn)
-    return counts, bcast(comm, held)
+        drawn = chains.drawn * chains.count
+        held = spare.holdings(counts.reshape(len(counts), -1), fit.problem.lattice.sites, drawn)
+        probability = np.moveaxis(_parts_of(counts, drawn), 0, -1)
+    return probability, bcast(comm, held)
+
+
+def _parts_of(counts: np.ndarray, drawn: int) -> np.ndarray:
+    """Counts (k, shape) uint32 as parts of the draws, float32, in the same memory."""
+    parts, total = counts.view(np.float32), np.float32(drawn)
+    those, these = counts.reshape(-1), parts.reshape(-1)
+    for first in range(0, those.size, SLAB):
+        these[first : first + SLAB] = those[first : first + SLAB] / total
+    return parts
 
 
 def _apart(fit: Fit, draws: Draws) -> np.ndarray:

@@ -20,6 +20,8 @@ from ..labels.matching import overlap
 SMALL, SURE, FEWEST = 0.01, 0.5, 5.0
 # Two labels are one where their pixels are shared so evenly, and their noise is so near, in its own sd.
 SHARED, ALIKE = 0.5, 0.5
+# Pixels that are looked at at once.
+SLAB = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +35,12 @@ class Holdings:
 
 
 def holdings(counts: np.ndarray, pixels: int, drawn: int) -> Holdings:
-    """counts : (m, k) how often, in so many draws, every pixel had every label; zeros where there is none."""
-    both = overlap(counts)
-    held = counts.sum(axis=0, dtype=np.float64) / drawn
+    """counts : (k, m) how often, in so many draws, every pixel had every label; zeros where there is none."""
+    # Sums of integers in units of a power of two, exact in any order.
+    both = np.zeros((len(counts), len(counts)))
+    for first in range(0, counts.shape[1], SLAB):
+        both += overlap(np.ascontiguousarray(counts[:, first : first + SLAB].T))
+    held = counts.sum(axis=1, dtype=np.float64) / drawn
     size = np.sqrt(np.diag(both))
     shared = both / np.maximum(np.multiply.outer(size, size), 1e-300)
     return Holdings(pixels, held / pixels, np.diag(both) / np.maximum(held, 1e-300), shared)

@@ -26,7 +26,7 @@ from ..model.transition import transition_of
 from ..posterior.result import Result, result_of
 
 # Probabilities are read this many values at a time: a large scene need not fit into memory.
-SLAB = 1 << 24
+SLAB = 1 << 18
 PROBABILITY = "labels/probability"
 # What `--set` may change of a result: where files lie now.
 PLACES = ("image.path", "image.mask", "image.graph", "precompute.file")
@@ -130,7 +130,7 @@ def _image(settings: Config, result: Result) -> tuple[Image | None, str]:
     except InputError as error:
         return None, f"The image is left out, and maps have no georeference: {error}; {remedy}"
     pixels = image.values if image.labels is None else image.labels
-    if hashlib.sha256(np.ascontiguousarray(pixels).tobytes()).hexdigest() != result.settings["image"]:
+    if hashlib.sha256(np.ascontiguousarray(pixels).data).hexdigest() != result.settings["image"]:
         why = f"{settings.image.path} is not the image that was fitted"
         return None, f"The image is left out, and maps have no georeference: {why}; {remedy}"
     return image, ""

@@ -54,7 +54,7 @@ def _picture(
     if report.neighbourhood == (2, "hexagonal") and step == 1:
         shown, words = _in_rows(shown), f"{words} Every second row is shifted by half a pixel."
         extent = (extent[0], extent[1] + 0.5, *extent[2:])
-    drawn = axes.imshow(shown, extent=extent, interpolation="nearest", **settings)
+    drawn = axes.imshow(np.ma.masked_invalid(shown), extent=extent, interpolation="nearest", **settings)
     axes.set(xlabel="column (pixel)", ylabel="row (pixel)", facecolor="white")
     axes.grid(False)
     axes.locator_params(nbins=6)
@@ -77,9 +77,7 @@ def image(report: Report) -> tuple[Figure, str] | None:
     if report.image is None or report.image.labels is not None or report.image.values.ndim == 1:
         return None
     source = report.image
-    values = np.ma.masked_invalid(
-        source.values if source.mask is None else np.where(source.mask, source.values, np.nan)
-    )
+    values = source.values if source.mask is None else np.where(source.mask, source.values, np.nan)
     low, high = np.quantile(source.pixels, (0.005, 0.995))
     settings = {"cmap": "gray", "vmin": low, "vmax": high if high > low else None}
     figure, bar, words = _picture(report, values, settings, "pixel value")

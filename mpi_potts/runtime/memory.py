@@ -4,6 +4,7 @@ What is available is the least of what the machine has left, what the job's cont
 scheduler's limit), and the address space that the process may still use.
 """
 
+import ctypes
 import math
 import os
 import resource
@@ -12,6 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError
+
+# See malloc.h, and `give_back`.
+M_MMAP_THRESHOLD, LARGE = -3, 1 << 22
 
 _GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
@@ -104,6 +108,21 @@ def _reclaimable(place):
 
 
 def resident() -> int:
-    """The largest memory that this process has held so far, in bytes."""
+    """The memory that this process holds, in bytes; where the system does not tell, the most so far."""
+    now = _field("/proc/self/status", "VmRSS:")
+    if now < math.inf:
+        return int(now)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if os.uname().sysname == "Darwin" else 1024 * used
+
+
+def give_back() -> None:
+    """Have arrays from LARGE bytes on returned to the system when they are freed.
+
+    The C library of Linux keeps those of up to 32 MB otherwise, once one was freed, in pieces that larger
+    arrays do not fit into: what a run holds then depends on the order in which it took memory.
+    """
+    try:
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+    except (AttributeError, OSError):  # another C library, with ways of its own
+        pass
