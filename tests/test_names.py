@@ -152,6 +152,6 @@ def test_labels_that_share_their_pixels_at_random_are_named():
     counts = np.zeros((1000, 3), np.uint32)
     counts[:500, 0], counts[500:, 1], counts[500:, 2] = 100, 50, 50
     apart = np.array([[0.0, 4.0, 4.0], [4.0, 0.0, 0.1], [4.0, 0.1, 0.0]])
-    (said,) = spare(holdings(counts, 1000, 100), apart)
+    (said,) = spare(holdings(counts.T, 1000, 100), apart)
     assert said.startswith("labels 2 and 3 cannot be told apart") and said.endswith("k = 2 may do")
-    assert list(spare(holdings(counts, 1000, 100), np.full((3, 3), 4.0))) == []
+    assert list(spare(holdings(counts.T, 1000, 100), np.full((3, 3), 4.0))) == []
