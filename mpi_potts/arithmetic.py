@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .kernels import elementary, fourier, linear
+from .slabs import slabs
 
 # A number gives a number, an array an array of its shape.
 Real = TypeVar("Real", float, np.ndarray)
-# Values that are worked on at once.
-SLAB = 1 << 18
 
 
 def _each(fill: Callable[[np.ndarray, np.ndarray], Any], x: float | np.ndarray) -> Any:
@@ -187,8 +186,8 @@ def sums_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
     As np.bincount has them, without its copies of all groups, and of the squares.
     """
     sums = np.zeros((3, groups))
-    for first in range(0, values.size, SLAB):
-        add_by(sums, group[first : first + SLAB], values[first : first + SLAB])
+    for part in slabs(values.size):
+        add_by(sums, group[part], values[part])
     return sums
 
 
@@ -198,3 +197,11 @@ def add_by(sums: np.ndarray, group: np.ndarray, values: np.ndarray) -> None:
     sums[0] += np.bincount(where, minlength=sums.shape[1])
     np.add.at(sums[1], where, values)
     np.add.at(sums[2], where, values * values)
+
+
+def groups(thresholds: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(n,) uint8 the number of thresholds, ascending, that are not above each of the values."""
+    group = np.empty(values.size, np.uint8)
+    for part in slabs(values.size):
+        group[part] = np.searchsorted(thresholds, values[part], side="right")
+    return group

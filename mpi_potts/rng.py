@@ -22,11 +22,10 @@ import numpy as np
 
 from .kernels import variates
 from .kernels.threefry import PARITY, encrypt, fill
+from .slabs import slabs
 
 # Global indices of draws: these, or a count n for 0..n-1.
 Index = int | Sequence[int] | np.ndarray
-# Normals that are made at once.
-SLAB = 1 << 18
 
 
 class Purpose(IntEnum):
@@ -107,10 +106,9 @@ def normals(stream: np.ndarray, iteration: int, index: Index, word: int = 0) -> 
     indices = None if isinstance(index, int | np.integer) else np.asarray(index).reshape(-1)
     out = np.empty(index if indices is None else indices.size)
     # By slabs: the words of all would be three times the memory of the normals.
-    for first in range(0, out.size, SLAB):
-        part = out[first : first + SLAB]
-        here = np.arange(first, first + part.size) if indices is None else indices[first : first + SLAB]
-        variates.fill_normals(words(stream, iteration, here, word), part)
+    for part in slabs(out.size):
+        here = np.arange(part.start, part.stop) if indices is None else indices[part]
+        variates.fill_normals(words(stream, iteration, here, word), out[part])
     return out
 
 

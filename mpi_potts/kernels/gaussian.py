@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import float32, int32, int64, njit, uint8
 
+from ..slabs import slabs
 from . import noise
 from .conditional import LOG_2
 from .elementary import log
@@ -42,8 +43,6 @@ from .variates import gamma, normal
 
 # Beyond this the product with a squared distance might overflow; an sd of 1e-15 is as good as 0.
 LARGEST_CURVATURE = 1e30
-# Observations that are prepared at once.
-SLAB = 1 << 18
 
 # The largest number of grains of an observation.
 LARGEST = 2**23
@@ -344,8 +343,8 @@ def quantise(y: np.ndarray) -> tuple[np.ndarray, float]:
     """
     scale = scale_of(max(float(y.max(initial=0.0)), -float(y.min(initial=0.0))))
     grains = np.empty(y.shape, dtype=np.float32)
-    for first in range(0, len(y), rows := max(1, SLAB * len(y) // max(1, y.size))):
-        grains[first : first + rows] = np.rint(y[first : first + rows] * scale) / scale
+    for rows in slabs(len(y), math.prod(y.shape[1:])):
+        grains[rows] = np.rint(y[rows] * scale) / scale
     return grains, scale
 
 

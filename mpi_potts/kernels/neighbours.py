@@ -14,9 +14,7 @@ from numba import njit, uint64
 
 from ..graph import Graph
 from ..lattice import Lattice
-
-# Sites that are worked on at once where a whole image would be too much.
-SLAB = 1 << 18
+from ..slabs import rows_of, slabs
 
 
 class Neighbours(NamedTuple):
@@ -42,7 +40,7 @@ def neighbours(lattice: Lattice, step: int = 1) -> Neighbours:
     return _on_rows(lattice, lattice.exists, _places(lattice.exists, step))
 
 
-def slabs(lattice: Lattice) -> Iterator[tuple[slice, Neighbours]]:
+def by_slabs(lattice: Lattice) -> Iterator[tuple[slice, Neighbours]]:
     """The rows of a lattice by slabs, and of each the neighbours of its sites but those in its last row,
     which is the first of the next slab; a graph is one slab.
 
@@ -54,7 +52,7 @@ def slabs(lattice: Lattice) -> Iterator[tuple[slice, Neighbours]]:
         return
     exists = lattice.exists
     # Even, so that a row has its parity in its slab.
-    rows = 2 * max(1, SLAB * len(exists) // (2 * exists.size))
+    rows = 2 * rows_of(2 * exists.size // len(exists))
     for first in range(0, len(exists), rows):
         here = exists[first : first + rows + 1]
         yield slice(first, first + rows + 1), _on_rows(lattice, here, _places(here[:rows]))
@@ -64,9 +62,9 @@ def _places(exists, step=1):
     """(n,) uint32 places in the padded array of every `step`-th site, by few rows at a time."""
     beside = [(0, 0)] + [(1, 1)] * (exists.ndim - 1)
     row = math.prod(n + 2 for n in exists.shape[1:])
-    rows, found, before = max(1, SLAB // row), [], 0
-    for first in range(0, len(exists), rows):
-        sites = np.flatnonzero(np.pad(exists[first : first + rows], beside)) + (first + 1) * row
+    found, before = [], 0
+    for rows in slabs(len(exists), row):
+        sites = np.flatnonzero(np.pad(exists[rows], beside)) + (rows.start + 1) * row
         found.append(sites[-before % step :: step].astype(np.uint32))
         before += sites.size
     return np.concatenate(found)

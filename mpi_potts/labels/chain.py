@@ -49,9 +49,6 @@ LARGE = 2**20
 # What the move looks at is made once for images of up to so many pixels, and else every time.
 KEPT = 2**16
 
-# Pixels that are worked on at once.
-SLAB = 1 << 18
-
 # The names of labels are kept by at most about this many pixels.
 WITNESSES = 4096
 
@@ -145,10 +142,7 @@ class LabelChain:
         jittered = rng.normals(stream, START + 1, y.size)
         jittered *= JITTER
         jittered += y
-        group, cuts = np.empty(y.size, np.uint8), np.quantile(jittered, cuts)
-        for first in range(0, y.size, SLAB):
-            part = jittered[first : first + SLAB]
-            group[first : first + SLAB] = np.searchsorted(cuts, part, side="right")
+        group = arithmetic.groups(np.quantile(jittered, cuts), jittered)
         del jittered
         # Where the priors identify the labels, the lowest group is the label of the lowest prior mean.
         z = self.noise.order.astype(np.uint8)[group]

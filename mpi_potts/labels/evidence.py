@@ -131,8 +131,9 @@ def _sums(chain):
 
 def independent(chain: LabelChain, point: Point) -> float:
     """sum_i log (1/k) sum_j p(y_i | theta*_j)."""
-    state, y, near = _padded(chain, chain.labels)
-    return pixel_by_pixel(state, y, near, 1, 0.0, chain.k, chain.noise.density(point.values))[1]
+    lattice, y = chain.lattice, chain.standard_image
+    state = pad(chain.labels, lattice.exists, MASKED)
+    return pixel_by_pixel(state, y, neighbours(lattice), 0.0, chain.k, chain.noise.density(point.values))[1]
 
 
 def criterion(chain: LabelChain, labels: np.ndarray, interval: tuple[float, float]) -> float:

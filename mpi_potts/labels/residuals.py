@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..kernels.neighbours import pad, slabs
+from ..kernels.neighbours import by_slabs, pad
 from ..kernels.residuals import COLUMNS, residual_sums
 from ..lattice import MASKED
 from .chain import LabelChain
@@ -22,7 +22,7 @@ def residuals(chains: Sequence[LabelChain], values: np.ndarray | None, labels: i
     for row, chain in zip(sums, chains):
         state, exists = chain.labels, chain.lattice.exists
         density = chain.noise.density(chain.values)
-        for rows, near in slabs(chain.lattice):
+        for rows, near in by_slabs(chain.lattice):
             here = exists[rows]
             y = pad(values[rows], here, 0.0)
             residual_sums(pad(state[rows], here, MASKED), y, near, labels, density, row)

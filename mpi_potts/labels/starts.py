@@ -42,6 +42,7 @@ from ..kernels.neighbours import neighbours, pad
 from ..lattice import GRAPH, MASKED, Lattice, pairs
 from ..model.transition import transition
 from ..rng import Purpose
+from ..slabs import slabs
 from .chain import LabelChain
 
 SMOOTHINGS = (0, 1, 2)
@@ -59,8 +60,6 @@ TAILS = (1e-4, 1.0 - 1e-4)
 # A mode has no weight where its score is behind the best by more than this times the root of the number of
 # pixels; within a mode a score has an sd of up to 0.3 of that root.
 MINOR = 1.5
-# Pixels that are worked on at once.
-SLAB = 1 << 18
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
 SMALLEST = 1e-6
 LARGEST_STEP = 0.5
@@ -263,20 +262,13 @@ def candidates(lattice: Lattice, values: np.ndarray, k: int) -> Iterator[np.ndar
     """Yield labels 0..k-1 (n,) uint8 of the pixels that exist, in the order of their values, which the
     smoothing overwrites."""
     for smooth in _smoothed(lattice, values):
-        groups = Histogram(smooth, max(BINS, 4 * k))
-        found = [_grouped(groups.thresholds(cost(), k), smooth) for cost in (groups.squares, groups.errors)]
+        bins = Histogram(smooth, max(BINS, 4 * k))
+        found = [
+            arithmetic.groups(bins.thresholds(cost(), k), smooth) for cost in (bins.squares, bins.errors)
+        ]
         del smooth  # who takes the labels needs the memory
         while found:
             yield found.pop(0)
-
-
-def _grouped(thresholds, values):
-    """(n,) uint8 the number of thresholds that are not above each of the values."""
-    group = np.empty(values.size, np.uint8)
-    for first in range(0, values.size, SLAB):
-        part = values[first : first + SLAB]
-        group[first : first + SLAB] = np.searchsorted(thresholds, part, side="right")
-    return group
 
 
 def _smoothed(lattice, values):
@@ -308,9 +300,7 @@ def _smoothed(lattice, values):
 def _divided(lattice, numerator, weights):
     """(n,) the quotients at the pixels that exist, few rows at a time."""
     out, done = np.empty(lattice.sites), 0
-    step = max(1, SLAB * len(numerator) // numerator.size)
-    for first in range(0, len(numerator), step):
-        rows = slice(first, first + step)
+    for rows in slabs(len(numerator), numerator.size // len(numerator)):
         weight = math.prod([weights[0][rows], *weights[1:]])
         here = lattice.exists[rows]
         part = numerator[rows][here] / np.broadcast_to(weight, here.shape)[here]
@@ -328,16 +318,15 @@ def _smooth(lattice, array):
 
 def _binomial(array):
     """(1, 2, 1) / 4 along every axis, in place; nothing beyond the edges."""
-    step = max(1, SLAB * len(array) // array.size)
+    parts = list(slabs(len(array), array.size // len(array)))
     before = array[:0]  # the last row of the slab before, as it was
-    for first in range(0, len(array), step):
-        rows = slice(first, first + step)
-        here = np.concatenate([before, array[first : first + step + 1]])
+    for rows in parts:
+        here = np.concatenate([before, array[rows.start : rows.stop + 1]])
         before, skip = array[rows][-1:].copy(), len(before)
         array[rows] = _along(here, 0)[skip : skip + len(array[rows])]
     for axis in range(1, array.ndim):
-        for first in range(0, len(array), step):
-            array[first : first + step] = _along(array[first : first + step], axis)
+        for rows in parts:
+            array[rows] = _along(array[rows], axis)
     return array
 
 
@@ -358,10 +347,9 @@ class Histogram:
         low, high = np.quantile(values, TAILS)
         self.edges = np.linspace(low, high, bins + 1)[1:-1]
         mean, rows = values.mean(), np.zeros((3, bins))
-        for first in range(0, values.size, SLAB):
-            part = values[first : first + SLAB]
-            which = np.searchsorted(self.edges, part, side="right")
-            arithmetic.add_by(rows, which, part - mean)
+        for part in slabs(values.size):
+            which = np.searchsorted(self.edges, values[part], side="right")
+            arithmetic.add_by(rows, which, values[part] - mean)
         sums = np.concatenate([np.zeros((3, 1)), np.cumsum(rows, axis=1)], axis=1)
         # Of the bins i..j-1: (bins + 1, bins + 1) each.
         self._n, total, square = (row[None, :] - row[:, None] for row in sums)

@@ -9,11 +9,10 @@ from .. import rng
 from ..io.rows import Rows
 from ..rng import Purpose
 from ..runtime.parallel import Comm
+from ..slabs import slabs
 from ..smc import weights
 from .outcome import Outcome
 
-# Pixels whose largest probability is sought at once.
-SLAB = 1 << 18
 # Whose versions a result tells.
 PACKAGES = ("numpy", "numba", "h5py", "mpi4py")
 
@@ -95,9 +94,7 @@ def _maps(found: Outcome) -> dict[str, np.ndarray | Rows]:
     probability, most = np.empty((0, *rest, k), np.float32), np.empty((0, *rest), np.int16)
     if found.probability is not None:
         probability, most = found.probability, np.empty(lattice.shape, np.int16)
-        step = max(1, SLAB * len(most) // most.size)
-        for first in range(0, len(most), step):
-            here = slice(first, first + step)
+        for here in slabs(len(most), most.size // len(most)):
             most[here] = np.where(lattice.exists[here], probability[here].argmax(axis=-1), -1)
     index, rows = np.arange(len(probability)), lattice.shape[0]
     return {"labels/probability": Rows(index, probability, rows), "labels/map": Rows(index, most, rows)}

@@ -19,12 +19,10 @@ from ..labels.residuals import residuals
 from ..labels.starts import score
 from ..methods.base import Fit
 from ..runtime.parallel import Comm, bcast, merge_rows
+from ..slabs import slabs
 from . import cautions, precision, spare, summary
 from .spare import Holdings
 from .summary import INTERVAL, Summary
-
-# Numbers that are divided at once.
-SLAB = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +136,8 @@ def _parts_of(counts: np.ndarray, drawn: int) -> np.ndarray:
     """Counts (k, shape) uint32 as parts of the draws, float32, in the same memory."""
     parts, total = counts.view(np.float32), np.float32(drawn)
     those, these = counts.reshape(-1), parts.reshape(-1)
-    for first in range(0, those.size, SLAB):
-        these[first : first + SLAB] = those[first : first + SLAB] / total
+    for part in slabs(those.size):
+        these[part] = those[part] / total
     return parts
 
 

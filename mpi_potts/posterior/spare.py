@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..labels.matching import overlap
+from ..slabs import slabs
 
 # A label below this share is named where it is nowhere sure, or holds fewer pixels than this.
 SMALL, SURE, FEWEST = 0.01, 0.5, 5.0
 # Two labels are one where their pixels are shared so evenly, and their noise is so near, in its own sd.
 SHARED, ALIKE = 0.5, 0.5
-# Pixels that are looked at at once.
-SLAB = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +37,8 @@ def holdings(counts: np.ndarray, pixels: int, drawn: int) -> Holdings:
     """counts : (k, m) how often, in so many draws, every pixel had every label; zeros where there is none."""
     # Sums of integers in units of a power of two, exact in any order.
     both = np.zeros((len(counts), len(counts)))
-    for first in range(0, counts.shape[1], SLAB):
-        both += overlap(np.ascontiguousarray(counts[:, first : first + SLAB].T))
+    for part in slabs(counts.shape[1]):
+        both += overlap(np.ascontiguousarray(counts[:, part].T))
     held = counts.sum(axis=1, dtype=np.float64) / drawn
     size = np.sqrt(np.diag(both))
     shared = both / np.maximum(np.multiply.outer(size, size), 1e-300)

@@ -6,6 +6,7 @@ page.
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,9 +25,8 @@ from ..io import files, formats, reading
 from ..io.reading import Content
 from ..model.transition import transition_of
 from ..posterior.result import Result, result_of
+from ..slabs import slabs
 
-# Probabilities are read this many values at a time: a large scene need not fit into memory.
-SLAB = 1 << 18
 PROBABILITY = "labels/probability"
 # What `--set` may change of a result: where files lie now.
 PLACES = ("image.path", "image.mask", "image.graph", "precompute.file")
@@ -188,13 +188,12 @@ def _uncertainty(content: Content, exists: np.ndarray) -> tuple[np.ndarray, np.n
     shape = content.shapes[PROBABILITY][0]
     entropy, largest = np.full(exists.shape, np.nan, np.float32), np.full(exists.shape, np.nan, np.float32)
     total = np.zeros(shape[-1])
-    step = max(1, SLAB // int(np.prod(shape[1:])))
-    for first in range(0, shape[0], step):
-        rows = np.arange(first, min(first + step, shape[0]))
+    # A large scene need not fit into memory.
+    for rows in slabs(shape[0], math.prod(shape[1:])):
         there = exists[rows]
-        probability = content.rows(PROBABILITY, rows)[there]
-        entropy[rows[0] : rows[-1] + 1][there] = maps.entropy(probability)
-        largest[rows[0] : rows[-1] + 1][there] = probability.max(axis=-1)
+        probability = content.rows(PROBABILITY, np.arange(rows.start, rows.stop))[there]
+        entropy[rows][there] = maps.entropy(probability)
+        largest[rows][there] = probability.max(axis=-1)
         total += probability.sum(axis=0, dtype=np.float64)
     return entropy, largest, total / exists.sum()
 
