@@ -23,7 +23,7 @@ from ..io import fit_file
 from ..kernels import compiling
 from ..lattice import GRAPH, Lattice, in_words
 from ..methods import adapt, needs
-from ..methods.base import EXPECTED, Problem, is_hidden, label_team, length_key, method_of, needs_binding
+from ..methods.base import Problem, is_hidden, label_team, method_of, needs_binding
 from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
 from ..model.noise import noise_kind
 from ..model.potts import Sampler
@@ -255,42 +255,40 @@ def _adaptive_rows(config: Config, lattice: Lattice, sweep: float, size: int) ->
 
 def fit_rows(config: Config, lattice: Lattice, pace: FitPace, size: int) -> list[Row]:
     """The method and its parts, each with its time."""
-    method, seconds = method_of(config), fit_seconds(config, lattice, pace, size)
+    method = method_of(config)
     rows = [("fit", f"{method.name}: {method.sizes(config)}")]
     if pace.labels is not None:
         rate = 1e9 * pace.labels.counted / lattice.sites
         sweep = f"{1e3 * pace.labels.counted:.3g} ms a sweep, {rate:.2f} ns a site, labels counted"
         rows.append(("", f"{config.fit.chains} label chain(s), {sweep}"))
     if pace.iteration is not None:
-        most = method.most_iterations(config)
-        rows.append(("", f"{1e3 * pace.iteration:.3g} ms an iteration apart from the labels, {most} at most"))
-    parts = ", ".join(f"{clock(each)} {name}" for name, each in seconds.items() if each)
-    total = sum(seconds.values())
+        limit = method.iterations(config)
+        rows.append(("", f"{1e3 * pace.iteration:.3g} ms an iteration apart from labels, {limit} at most"))
+    usual = fit_seconds(config, lattice, pace, size, usual=True)
+    parts = ", ".join(f"{clock(each)} {name}" for name, each in usual.items() if each)
     if parts:
-        rows.append(("time", f"at most about {clock(total)} for fit on {size} rank(s): {parts}"))
-    if pace.labels is not None and length_key(config) == method.draws(config)[0] == "fit.max_sweeps":
-        expected = config.with_keys({"fit": {"max_sweeps": min(EXPECTED, config.fit.max_sweeps)}})
-        usual = sum(fit_seconds(expected, lattice, pace, size).values())
-        rows.append(
-            (
-                "",
-                f"about {clock(usual)} of it with {EXPECTED} final sweeps, as two simulated images took; how "
-                f"many it takes is known once it runs",
-            )
-        )
+        rows.append(("time", f"about {clock(sum(usual.values()))} for fit on {size} rank(s): {parts}"))
+    least, most = (
+        (method.label_sweeps(config, early), method.iterations(config, early)) for early in (True, False)
+    )
+    if parts and least != most:
+        at_most = clock(math.fsum(fit_seconds(config, lattice, pace, size).values()))
+        rows.append(("", f"as fits usually end; at most {at_most}, at the limits of sweeps and iterations"))
     return rows
 
 
-def fit_seconds(config: Config, lattice: Lattice, pace: FitPace, size: int) -> dict[str, float]:
-    """Seconds of the parts of one fit on `size` ranks, at most."""
+def fit_seconds(
+    config: Config, lattice: Lattice, pace: FitPace, size: int, usual: bool = False
+) -> dict[str, float]:
+    """Seconds of the parts of one fit on `size` ranks: at most, or as fits usually take."""
     method = method_of(config)
     seconds = {"label chains": 0.0, "particles": 0.0, "simulated images": 0.0}
     if pace.labels is not None:
-        others, counted = method.label_sweeps(config)
+        others, counted = method.label_sweeps(config, usual)
         one = pace.labels.start + others * pace.labels.step + counted * pace.labels.counted
         seconds["label chains"] = -(-config.fit.chains // size) * one
     if pace.iteration is not None:
-        seconds["particles"] = method.most_iterations(config) * pace.iteration
+        seconds["particles"] = method.iterations(config, usual) * pace.iteration
     if (simulation := method.simulated(config)) is not None:
         sampler = Sampler(lattice, config.model.labels, simulation.sampler)
         sweep = time_sweep(sampler, sum(config.prior.beta) / 2)

@@ -39,9 +39,9 @@ from ..runtime.progress import Live, Progress
 from ..runtime.threads import Team, enough
 
 # Sweeps that a final phase with the default target is expected to take before any are made, for the time that
-# is left and that `check` predicts.  It rests on two simulated images, no more; how many it takes depends on
-# the noise and on beta, and a phase that has begun goes by what it has reached.
-EXPECTED = 4000
+# is left and that `check` predicts: ten simulated images of a million pixels, k = 5 and 6, took 1024 to 7168,
+# half of them fewer than 1900.  A phase that has begun goes by what it has reached.
+EXPECTED = 2000
 
 # A fit of a moment, by any method: what a study compiles with, since compiling is in no one's times.
 SHORT: dict[str, dict[str, Any]] = {
@@ -118,9 +118,12 @@ class Method(Declaration):
         """{keys and their values: bytes} of its large arrays on each of `size` ranks, beside label chains."""
         return {}
 
-    def label_sweeps(self, config: Config) -> tuple[int, int]:
-        """The sweeps of one label chain after its start, at most: those not counted, and those counted."""
-        return config.fit.final_burn_in, config.fit.most_sweeps
+    def label_sweeps(self, config: Config, usual: bool = False) -> tuple[int, int]:
+        """The sweeps of one label chain after its start, those not counted, and those counted: at most, or as
+        many as fits usually take."""
+        most = config.fit.most_sweeps
+        ends_early = usual and config.fit.final_sweeps == "auto"
+        return config.fit.final_burn_in, min(EXPECTED, most) if ends_early else most
 
     def simulated(self, config: Config) -> Simulation | None:
         """The images that it simulates; None where it simulates none."""
@@ -130,8 +133,8 @@ class Method(Declaration):
         """How often it simulated in a fit that ended after so many iterations."""
         return 1.0
 
-    def most_iterations(self, config: Config) -> int:
-        """The iterations that `time_iteration` is the time of, at most."""
+    def iterations(self, config: Config, usual: bool = False) -> int:
+        """The iterations that `time_iteration` is the time of: at most, or as many as fits usually take."""
         return 0
 
     def time_iteration(self, comm: Comm, config: Config, binding: Binding) -> float | None:

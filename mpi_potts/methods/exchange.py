@@ -183,7 +183,7 @@ class ExchangeMethod(Method):
     def in_chains(self, config: Config) -> bool:
         return True
 
-    def label_sweeps(self, config: Config) -> tuple[int, int]:
+    def label_sweeps(self, config: Config, usual: bool = False) -> tuple[int, int]:
         keys = config.of(ExchangeKeys)
         return keys.burn_in, keys.iterations - keys.burn_in
 

@@ -40,6 +40,10 @@ TRACE = (
 INTEGERS = ("iteration", "reason", "resampled")
 PARTS = ("statistic", "adaptation", "resampling", "mutation")
 
+# Iterations that fits of ten images of a million pixels took (179 to 220), and those of them, with a guide,
+# in which labels were swept (22 to 52).
+USUAL, SWEPT = 200, 30
+
 # With fewer replicates the particles of a hidden image come out too narrow, by 1 % and more where S(z) moves
 # (docs/methods.md has the table).
 FEW_REPLICATES = 50
@@ -264,10 +268,14 @@ class SmcMethod(Method):
             arrays[f"smc.label_sweeps = {keys.label_sweeps}"] = needs.of_draw(config) * most
         return arrays
 
-    def label_sweeps(self, config: Config) -> tuple[int, int]:
-        burn_in, counted = super().label_sweeps(config)
-        iterations = config.smc.max_iterations + (FIRST - 1) * config.smc.guide
-        return iterations * config.smc.label_sweeps + burn_in, counted
+    def label_sweeps(self, config: Config, usual: bool = False) -> tuple[int, int]:
+        burn_in, counted = super().label_sweeps(config, usual)
+        swept = (
+            min(SWEPT, config.smc.max_iterations)
+            if usual and config.smc.guide
+            else self.iterations(config, usual)
+        )
+        return (swept + (FIRST - 1) * config.smc.guide) * config.smc.label_sweeps + burn_in, counted
 
     def simulated(self, config: Config) -> Simulation | None:
         """In a round for all particles: at the start, and in every iteration."""
@@ -282,8 +290,8 @@ class SmcMethod(Method):
         """At the start, in each iteration, and for a hidden image in the steps after the last."""
         return float(1 + iterations + is_hidden(config) * config.smc.last_mutations)
 
-    def most_iterations(self, config: Config) -> int:
-        return config.smc.max_iterations
+    def iterations(self, config: Config, usual: bool = False) -> int:
+        return min(USUAL, config.smc.max_iterations) if usual else config.smc.max_iterations
 
     def time_iteration(self, comm: Comm, config: Config, binding: Binding) -> float | None:
         return None if config.fit.pseudo_data else timing.time_iteration(comm, config, binding)
