@@ -5,6 +5,7 @@ with two labels, from starts as far off as those of a sampler.  So the right bet
 """
 
 import math
+import re
 from functools import cache
 
 import ising
@@ -245,20 +246,22 @@ def test_a_search_ends_at_the_sweeps_that_are_allowed_and_says_how_many_it_needs
     assert not search.done and found.error > 0.1
     assert max(chain.size for starts in world.chains.values() for chain in starts.values()) <= 400
     window = len(adaptive.WINDOW)
-    assert int(search.limited) == pytest.approx(window * 400 * (found.error / 0.1) ** 2, rel=0.01)
+    assert int(re.findall(r"about (\d+)", search.limited)[0]) == pytest.approx(
+        window * 400 * (found.error / 0.1) ** 2, rel=0.01
+    )
 
 
 def test_a_search_ends_at_the_betas_that_are_allowed():
     world = World(10)
     search, _ = world.search(Sought(exact(0.8)[0]), limits(points=5))
-    assert search.limited == "points" and not search.done
+    assert search.limited.startswith("precompute.points") and not search.done
     assert len(world.chains) <= 5
 
 
 def test_starts_that_disagree_are_noticed_and_the_search_ends_with_a_wide_error():
     world, target = World(11, apart=6.0), Sought(exact(0.8)[0])
     search, curve = world.search(target, limits())
-    assert search.apart and search.limited == "apart" and not search.done
+    assert search.apart and "two phases" in search.limited and not search.done
     assert aim(curve, target, INTERVAL).error > 0.1
     window = [beta for beta, starts in world.chains.items() if set(starts) == set(KINDS)]
     assert len(window) >= len(adaptive.WINDOW) and disagree(world.estimator, curve, world.chains, window)

@@ -126,7 +126,7 @@ class Search:
     length: int = 0  # sweeps that every chain shall have
     apart: bool = False
     done: bool = False
-    limited: str = ""
+    limited: str = ""  # why the error asked for was not reached, in words
     expected: float = 0.0  # sweeps until the error is reached
 
     def plan(self, estimator: Estimator, curve: Binding, chains: Chains, target: Sought) -> list[Request]:
@@ -151,7 +151,7 @@ class Search:
         if self._split(estimator, chains, betas):
             self.length = max(self.length, min(PATIENCE, self.limits.sweeps))
             longer = self._missing(chains, betas)
-            self.limited = "" if longer else "apart"
+            self.limited = "" if longer else "chains from the two starts stay apart: there are two phases"
             return longer
         ratio = found.error / self.limits.accuracy
         need = ratio * ratio
@@ -161,7 +161,10 @@ class Search:
         self.length = min(math.ceil(shortest * growth), self.limits.sweeps)
         self.expected = len(betas) * shortest * (need - 1.0) if self.refining else 0.0
         if self.length <= shortest:
-            self.limited = f"{math.ceil(len(betas) * shortest * max(need, LEAST))}"
+            sweeps = math.ceil(len(betas) * shortest * max(need, LEAST))
+            self.limited = (
+                f"precompute.iterations = {self.limits.sweeps}, where about {sweeps} sweeps in all would do"
+            )
             return []
         return self._missing(chains, betas)
 
@@ -228,7 +231,7 @@ class Search:
         new = {request.beta for request in requests} - set(chains)
         if len(chains) + len(new) <= self.limits.points:
             return True
-        self.limited = "points"
+        self.limited = f"precompute.points = {self.limits.points}"
         return False
 
 

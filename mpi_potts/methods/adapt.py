@@ -207,6 +207,7 @@ class _Adaptation:
         self.grid = adaptive.pilot_grid(transition(lattice, k), self._highest(), library.POINTS)
         anchor = on_root(comm, find_anchor, lattice, k, self.grid)
         self.composing = composed is not None
+        self.limited: list[str] = []
         self.estimator = Estimator(lattice, self.bench.identity, composed, anchor)
         if composed is None:
             self._pilot()
@@ -249,6 +250,7 @@ class _Adaptation:
         else:
             self._refine([Sought(float(self.problem.statistic))])
         more = {"grid": "adaptive", "answers": " ".join([*self._answers(), request])}
+        more["limited"] = "; ".join(self.limited)
         more["composition"] = decided(self.comm, self._against_composition)
         self.bench.write(self.estimator, more)
 
@@ -306,6 +308,7 @@ class _Adaptation:
                 for beta, kind, sweeps in search.plan(self.estimator, curve, self.bench.chains, target):
                     requests[beta, kind] = max(sweeps, requests.get((beta, kind), 0))
             if not requests:
+                self.limited = sorted({search.limited for search in searches} - {""})
                 return curve
             rounds += 1
             worst = max(a.error for a in aims)
