@@ -41,7 +41,7 @@ def _carry_out(comm, options) -> int:
     if name != "doctor":  # which reports what is wrong with the launcher
         parallel.check_launcher(comm)
     settings = _input_of(options) if takes_input else None
-    if settings is not None and settings.choices and name != "run":
+    if settings is not None and settings.choices and name not in ("run", "check"):
         raise InputError(
             f"{options.target}: model.labels = {list(settings.choices)}: one number is accepted by "
             f"`mpi-potts {name}`; `mpi-potts run` compares several"

@@ -212,6 +212,16 @@ def test_a_recommendation_says_how_sure_it_is():
     assert "not tried" not in clear.words and "warning" not in clear.words
 
 
+def test_check_plans_every_number_of_labels_and_writes_nothing(tmp_path, capfd):
+    from mpi_potts.__main__ import main
+
+    np.save(tmp_path / "image.npy", np.random.default_rng(1).normal(size=(12, 12)))
+    assert main(["check", str(tmp_path / "image.npy"), "--labels", "2:3"]) == 0
+    said = capfd.readouterr().out
+    assert "2 labels; beta_crit" in said and "3 labels; beta_crit" in said and said.count("memory") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["image.npy"]
+
+
 @pytest.mark.parametrize(
     "changes, command, words",
     [

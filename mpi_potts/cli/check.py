@@ -33,7 +33,7 @@ from ..runtime import memory, parallel
 from ..runtime.parallel import Comm
 from ..runtime.progress import clock
 from ..study.fits import Study, make_problem
-from . import fit, study
+from . import choice, fit, study
 from .say import say
 
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the grid, where a sweep is timed
@@ -51,7 +51,14 @@ class FitPace:
 
 
 def execute(comm: Comm, config: Config, options: Namespace) -> int:
-    """Collective.  Print the plan of the input, an image's or a study's."""
+    """Collective.  Print the plan of the input, an image's or a study's; of several numbers of labels that of
+    each."""
+    if config.choices:
+        for each in parallel.on_root(comm, choice.inputs_of, config):
+            execute(comm, each, options)
+            say(comm, "")
+        say(comm, "The sweeps of the evidence of every number of labels come after its fit.")
+        return 0
     parallel.on_root(comm, check_output, config)
     with compiling.measured() as compiled:
         rows = _study(comm, config) if asks_for_a_study(config) else _one_image(comm, config)

@@ -58,7 +58,7 @@ def inputs_of(config: Config) -> list[Config]:
             f"{config.path}: model.labels = {listed}: the evidence of several needs a binding function and "
             f'final sweeps: fit.method = "path", "synthetic" or "smc-abc" is accepted'
         )
-    return [
+    every = [
         inputs.parse(
             config.text,
             config.path,
@@ -67,6 +67,8 @@ def inputs_of(config: Config) -> list[Config]:
         )
         for k in config.choices
     ]
+    # The input of an image alone need not be written yet, nor its directory be there, that files are beside.
+    return [replace(each, image=config.image) for each in every]
 
 
 def evidence_of(comm: Comm, config: Config, options: Any) -> Evidence:
