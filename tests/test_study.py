@@ -98,6 +98,15 @@ def test_the_test_of_uniform_ranks_fails_as_often_as_it_says():
         assert np.mean(np.array(p) < level) == pytest.approx(level, abs=4.0 * math.sqrt(level / 2000) + 0.01)
 
 
+def test_ranks_among_equal_draws_are_uniform():
+    """Of S(z), which is an integer, often all draws are the truth."""
+    generator, draws, n = np.random.default_rng(5), 9, 2000
+    values = generator.poisson(0.3, size=(n, draws + 1))
+    ranks = [study_fits.rank(row[1:], row[0], lot) for row, lot in zip(values, generator.random(n))]
+    assert stats.chisquare(np.bincount(ranks, minlength=draws + 1)).pvalue > 0.01
+    assert study_fits.rank(np.zeros(9), 0, 0.999) == 9 and study_fits.rank(np.zeros(9), 0) == 0
+
+
 def test_every_bin_of_the_histogram_has_as_many_ranks_and_enough_images():
     assert study.number_of_bins(400, 100, 20) == 20
     assert study.number_of_bins(20, 100, 20) == 4

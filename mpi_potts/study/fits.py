@@ -229,7 +229,8 @@ def _ranks(result: Outcome, true: Truth, statistic: int, count: int) -> np.ndarr
     draws, noise = result.draws, result.fit.problem.noise
     if draws is None or not draws.noise:
         return np.zeros(0, dtype=np.int64)
-    found = [_rank(study.thinned(draws.statistic, count), statistic)]
+    lot = rng.uniforms(rng.stream(result.fit.problem.config.seed, Purpose.STUDY), 2, 1)[0]
+    found = [rank(study.thinned(draws.statistic, count), statistic, lot)]
     order, own = np.arange(noise.labels), np.arange(noise.labels)
     if noise.exchangeable:
         order = np.argsort(draws.noise[noise.names[0]], axis=2, kind="stable")
@@ -237,17 +238,18 @@ def _ranks(result: Outcome, true: Truth, statistic: int, count: int) -> np.ndarr
     for name, truth in zip(noise.names, true.noise):
         values = draws.noise[name]
         values = np.take_along_axis(values, np.broadcast_to(order, values.shape), axis=2)
-        found += [_rank(study.thinned(values[:, :, j], count), truth[own[j]]) for j in range(noise.labels)]
+        found += [rank(study.thinned(values[:, :, j], count), truth[own[j]]) for j in range(noise.labels)]
     return np.array(found)
 
 
-def _rank(draws: np.ndarray, truth: float) -> int:
-    return int(np.count_nonzero(draws < truth))
+def rank(draws: np.ndarray, truth: float, lot: float = 0.0) -> int:
+    """The number of draws below the truth; among equal ones, as of integers, its place is drawn by lot."""
+    return int(np.count_nonzero(draws < truth)) + int(lot * (1 + np.count_nonzero(draws == truth)))
 
 
 def _columns(summary: Summary, quantiles: np.ndarray, draws: np.ndarray, beta: float) -> dict[str, Any]:
     """What is kept of one posterior, by the names of `COLUMNS`."""
-    values = summary.mean, summary.sd, quantiles, summary.ess, _rank(draws, beta), draws
+    values = summary.mean, summary.sd, quantiles, summary.ess, rank(draws, beta), draws
     return dict(zip(COLUMNS, values))
 
 
