@@ -69,25 +69,9 @@ def hypot(x: float | np.ndarray, y: float | np.ndarray) -> Any:
     return np.sqrt(x * x + y * y)
 
 
-# Of Stirling's series for the logarithm of the gamma function, in odd powers of 1 / x.
-_STIRLING = (1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0)
-
-
 def log_gamma(x: float | np.ndarray) -> Any:
     """The logarithm of the gamma function of numbers > 0."""
-    large = np.asarray(x, dtype=np.float64)
-    below: Any = 0.0
-    # Gamma(x + 1) = x Gamma(x), up to where the series is exact.
-    for _ in range(12):
-        small = large < 12.0
-        below = below + np.where(small, log(np.where(small, large, 1.0)), 0.0)
-        large = np.where(small, large + 1.0, large)
-    inverse = 1.0 / large
-    square, series = inverse * inverse, np.zeros(large.shape)
-    for coefficient in reversed(_STIRLING):
-        series = series * square + coefficient
-    found = (large - 0.5) * log(large) - large + 0.9189385332046727 + series * inverse - below
-    return found if found.ndim else float(found)
+    return _each(elementary.fill_log_gamma, x)
 
 
 def interp(x: Any, nodes: np.ndarray, values: np.ndarray) -> Any:

@@ -8,7 +8,7 @@ from scipy import stats
 
 import mpi_potts as mp
 from mpi_potts import rng
-from mpi_potts.kernels.flips import flip
+from mpi_potts.kernels.flips import flip, flip_with_noise
 from mpi_potts.kernels.neighbours import neighbours, pad, unpad
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.ensemble import LabelChains, SurrogatePhase, disagree, origins
@@ -54,6 +54,59 @@ def test_flips_of_clusters_have_the_exact_distribution(lattice):
     often = p * n > 5
     seen, expected = np.append(count[often], count[~often].sum()), np.append(p[often], p[~often].sum()) * n
     assert stats.chisquare(seen, expected).pvalue > 1e-4
+
+
+def noise_given(priors, sums, draw):
+    """(rows, 2, k) means and sds of labels with these sums (rows, k, 3), by Gibbs' sampler from a start that
+    thirty rounds forget."""
+    n, total, square = np.moveaxis(sums, -1, 0)
+    mean, variance = np.zeros(n.shape), np.ones(n.shape)
+    for _ in range(30):
+        v = 1.0 / (n / variance + 1.0 / priors.mean_sd**2)
+        mean = v * (total / variance + priors.mean / priors.mean_sd**2) + np.sqrt(v) * draw.normal(
+            size=n.shape
+        )
+        within = square - 2.0 * mean * total + n * mean * mean
+        variance = (priors.scale + 0.5 * within) / draw.gamma(priors.shape + 0.5 * n)
+    return np.stack([mean, np.sqrt(variance)], axis=1)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_clusters_that_change_their_noise_have_the_exact_distribution(same):
+    """From labels and noise drawn from the target, a move gives both of the target: labellings are counted,
+    and the noise has the distribution that it had."""
+    lattice, k, beta, n = Lattice((2, 3)), 3, 0.7, 60_000
+    own = {} if same else {"mean": [-0.5, 0.0, 0.8], "shape": [3.0, 4.0, 5.0]}
+    priors = gaussian_noise(k, **({"mean": 0.2, "mean_sd": 1.5, "shape": 3.0, "scale": 1.0} | own))
+    labels, statistic, _ = labellings_of(lattice, k)
+    y, draw = np.random.default_rng(1).normal(size=lattice.shape), np.random.default_rng(2)
+    sums = np.array([priors.label_sums(z, y.ravel(), k) for z in labels])
+    log_p = beta * statistic + priors.log_marginals(sums).sum(axis=-1)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    start = draw.choice(p.size, size=n, p=p)
+    before = noise_given(priors, sums[start], draw)
+    around, stream, flat = neighbours(lattice), rng.stream(5, Purpose.FLIPS), pad(y, lattice.exists, 0.0)
+    after, found = before.copy(), np.empty(n, np.int64)
+    weights = k ** np.arange(labels.shape[1])[::-1]
+    for t in range(n):
+        state = pad(labels[start[t]].reshape(lattice.shape).astype(np.uint8), lattice.exists, MASKED)
+        known = state, flat, around, beta, k, priors.density(before[t])
+        flip_with_noise(*known, priors.state(after[t]), 1, *rng.key(stream, t))
+        found[t] = (unpad(state, lattice.shape).ravel() * weights).sum()
+    assert np.mean(after != before) > 0.25
+    often = p * n > 5
+    count = np.bincount(found, minlength=p.size)
+    seen, expected = np.append(count[often], count[~often].sum()), np.append(p[often], p[~often].sum()) * n
+    assert stats.chisquare(seen, expected).pvalue > 1e-4
+    # Of each label, given how many pixels it has now: halves, so that the two are independent.
+    number = sums[..., 0]
+    for j in range(k):
+        for pixels in range(lattice.sites):
+            one = before[: n // 2][number[start[: n // 2], j] == pixels, :, j]
+            two = after[n // 2 :][number[found[n // 2 :], j] == pixels, :, j]
+            if min(len(one), len(two)) > 200:
+                assert all(stats.ks_2samp(one[:, q], two[:, q]).pvalue > 1e-4 for q in range(2))
 
 
 def table_of(lattice, k):

@@ -81,6 +81,30 @@ def _draw(state, terms, sums, key):
         state.values[0, j] += np.sqrt(v) * normal(j, 0, key[0], key[1])
 
 
+@noise.implements(noise.no_moments, KnownState)
+def _no_moments(state, sets):
+    return np.zeros((sets, 2))
+
+
+@noise.implements(noise.add_observation, KnownState)
+def _add_observation(state, y, moments):
+    moments[0] += 1.0
+    moments[1] += float(y)
+
+
+@noise.implements(noise.redraw, KnownState)
+def _redraw(state, label, moments, index, k0, k1, values):
+    v = 1.0 / (moments[0] / (state.sd * state.sd) + 1e-6)
+    values[0] = v * moments[1] / (state.sd * state.sd) + np.sqrt(v) * normal(index, 0, k0, k1)
+
+
+@noise.implements(noise.log_excess, KnownState)
+def _log_excess(state, label, moments, values):
+    precision = state.sd * state.sd
+    v = 1.0 / (moments[0] / precision + 1e-6)
+    return 0.5 * np.log(v * 1e-6) + 0.5 * v * (moments[1] / precision) ** 2
+
+
 class KnownDensity(NamedTuple):
     mean: np.ndarray
     sd: float

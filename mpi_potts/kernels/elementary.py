@@ -207,6 +207,25 @@ def mills(x):
     return (t * b1 - b2 + _MILLS[0]) / shifted
 
 
+# Of Stirling's series for the logarithm of the gamma function, in odd powers of 1 / x.
+_STIRLING = (1.0 / 1188.0, -1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0, 1.0 / 12.0)
+
+
+@njit(error_model="numpy", cache=True)
+def log_gamma(x):
+    """The logarithm of the gamma function, for x > 0."""
+    # Gamma(x + 1) = x Gamma(x), up to where the series is exact.
+    below = 1.0
+    while x < 12.0:
+        below *= x
+        x += 1.0
+    inverse = 1.0 / x
+    square, series = inverse * inverse, 0.0
+    for coefficient in _STIRLING:
+        series = series * square + coefficient
+    return (x - 0.5) * log(x) - x + 0.9189385332046727 + series * inverse - log(below)
+
+
 @njit(cache=True)
 def fill_exp(x, out):
     """e**x of every element of a flat array, into `out`."""
@@ -233,3 +252,10 @@ def fill_log1p(x, out):
     """log(1 + x) of every element of a flat array, into `out`."""
     for i in range(x.size):
         out[i] = log1p(x[i])
+
+
+@njit(cache=True)
+def fill_log_gamma(x, out):
+    """The logarithm of the gamma function of every element of a flat array, into `out`."""
+    for i in range(x.size):
+        out[i] = log_gamma(x[i])

@@ -24,6 +24,17 @@ priors mu_j ~ N(m, s**2) and sigma_j**2 ~ inverse gamma(shape, scale),
 
 An empty label has n = a = b = 0: these are then its priors.  Every draw is addressed by (sweep, label, word):
 the normal is word 0, the gamma begins at word 2.
+
+**Draws from nothing.** Where both parameters are drawn at once, whatever they were, sigma_j**2 is drawn as if
+any mean were as probable as any other, and mu_j given it as above.  With n > 0 observations of mean y and sum
+of squares q about it,
+
+    sigma_j**2  ~  inverse gamma(shape', scale'),    shape' = shape + (n - 1) / 2,    scale' = scale + q / 2
+
+and prior times likelihood over the density of this draw depends on sigma_j hardly at all: with w = sigma_j**2
++ n s**2 it is, but for (2 pi)**(-n / 2),
+
+    scale**shape / Gamma(shape) * Gamma(shape') / scale'**shape' * w**(-1/2) exp(-n (y - m)**2 / 2 w).
 """
 
 import math
@@ -35,7 +46,7 @@ from numba import float32, int32, int64, njit, uint8
 from ..slabs import slabs
 from . import noise
 from .conditional import LOG_2
-from .elementary import log
+from .elementary import log, log_gamma
 from .float32 import fma, larger
 from .gibbs_layout import BLOCK, BlockLayout
 from .leaf import leaf
@@ -297,6 +308,54 @@ def _log_likelihood(state, terms, sums):
         square = totals[j, 2] - 2.0 * shift * totals[j, 1] + totals[j, 0] * shift * shift
         total -= totals[j, 0] * log(sd) + 0.5 * square / (sd * sd)
     return total
+
+
+@njit(cache=True)
+def wide_posterior(shape, scale, moments):
+    """Shape and scale of sigma_j**2 given observations, with any mean as probable as any other: from their
+    number, sum and sum of squares (3,).  Without any, the prior's."""
+    n = moments[0]
+    if n == 0.0:
+        return shape, scale
+    # Rounding may leave a sum of squares a little below 0.
+    return shape + 0.5 * (n - 1.0), scale + 0.5 * max(0.0, moments[2] - moments[1] * moments[1] / n)
+
+
+@noise.implements(noise.no_moments, GaussianState)
+def _no_moments(state, sets):
+    return np.zeros((sets, 3))
+
+
+@noise.implements(noise.add_observation, GaussianState)
+def _add_observation(state, y, moments):
+    value = float(y)
+    moments[0] += 1.0
+    moments[1] += value
+    moments[2] += value * value
+
+
+@noise.implements(noise.redraw, GaussianState)
+def _redraw(state, label, moments, index, k0, k1, values):
+    m, s = state.prior[0, label], state.prior[1, label]
+    shape, scale = wide_posterior(state.prior[2, label], state.prior[3, label], moments)
+    drawn = scale / max(gamma(shape, index, 2, k0, k1), 1e-300)
+    variance = min(max(drawn, SMALLEST_VARIANCE), LARGEST_VARIANCE)
+    mean, v = mean_posterior(m, s, moments[0], moments[1], variance)
+    values[0] = mean + math.sqrt(v) * normal(index, 0, k0, k1)
+    values[1] = math.sqrt(variance)
+
+
+@noise.implements(noise.log_excess, GaussianState)
+def _log_excess(state, label, moments, values):
+    n = moments[0]
+    if n == 0.0:
+        return 0.0
+    m, s = state.prior[0, label], state.prior[1, label]
+    before, least = state.prior[2, label], state.prior[3, label]
+    shape, scale = wide_posterior(before, least, moments)
+    off, wide = moments[1] / n - m, values[1] * values[1] + n * s * s
+    of_variance = before * log(least) - log_gamma(before) + log_gamma(shape) - shape * log(scale)
+    return of_variance - 0.5 * (log(wide) + n * off * off / wide)
 
 
 @njit(cache=True)

@@ -111,6 +111,31 @@ def residual(density: Any, label: int, y: float) -> float:
     raise NotImplementedError
 
 
+def no_moments(state: Any, sets: int) -> np.ndarray:
+    """(sets, columns) float64 zeros: what `redraw` needs of observations, of sets without any.  The first
+    column is their number, and those of two sets together are the sums of theirs."""
+    raise NotImplementedError
+
+
+def add_observation(state: Any, y: float, moments: np.ndarray) -> None:
+    """Add an observation to the moments (columns,) of a set."""
+    raise NotImplementedError
+
+
+def redraw(
+    state: Any, label: int, moments: np.ndarray, index: int, k0: int, k1: int, values: np.ndarray
+) -> None:
+    """Draw parameters (P,) of a label from a density near their posterior given its observations, whatever
+    they were before.  Words of `index` from 0 on are taken."""
+    raise NotImplementedError
+
+
+def log_excess(state: Any, label: int, moments: np.ndarray, values: np.ndarray) -> float:
+    """The logarithm of prior times likelihood over the density of which `redraw` draws, at parameters (P,) of
+    a label, up to a constant for every observation; 0 where there is none."""
+    raise NotImplementedError
+
+
 class NoData(NamedTuple):
     """The terms of a sweep of the prior, and the data of no image."""
 

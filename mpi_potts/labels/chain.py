@@ -11,6 +11,7 @@ are numbered, and all their draws are addressed by (seed, chain, number): chains
 the same bits, however their steps are divided between calls or between a run and its continuation.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,8 +19,8 @@ import numpy as np
 from .. import arithmetic, rng
 from ..errors import InputError
 from ..kernels.chain import Surrogate, Trace, beta_given, draw_given
-from ..kernels.flips import flip
-from ..kernels.names import Names
+from ..kernels.flips import flip, flip_with_noise
+from ..kernels.names import Names, identity, match
 from ..kernels.neighbours import Neighbours, neighbours, pad, unpad
 from ..lattice import MASKED, Lattice
 from ..model.noise import NoiseModel
@@ -40,11 +41,17 @@ START = 2**62
 
 # Whole clusters change their label before one step of so many: of those that are counted, and of others.
 FLIPS = (200, 25)
+# A chain that goes on for so many steps, a multiple of both, waits for what sweeps seldom do: from there on
+# it has the shorter period, on images of up to KEPT pixels.
+LATE = 4000
 # The same of a chain that is tempered, whose steps are long.
 TEMPERED_FLIPS = 10
 
 # Beyond so many pixels, only before the first step that is counted.
 LARGE = 2**20
+
+# Clusters of at least so many pixels, and of at least one in so many, may change their noise with the label.
+FEWEST, PARTS = 16, 256
 
 # What the move looks at is made once for images of up to so many pixels, and else every time.
 KEPT = 2**16
@@ -183,7 +190,7 @@ class LabelChain:
     def sweep(self, betas: np.ndarray) -> Trace:
         """A step at each of the betas."""
         betas = np.ascontiguousarray(betas, dtype=np.float64)
-        pieces = [betas[piece] for piece in self._until_flips(betas.size, FLIPS[0])]
+        pieces = [betas[piece] for piece in self._until_flips(betas.size, lambda _: FLIPS[0])]
         return join([self._sweep(piece) for piece in pieces] or [self._trace(betas)])
 
     def _sweep(self, betas):
@@ -194,12 +201,25 @@ class LabelChain:
         return self._advance(trace)
 
     def _until_flips(self, steps, period):
-        """Slices of the next steps, each to the next step before which clusters change their labels."""
-        ends = [*range(period - self.done % period, steps, period), steps] if steps else []
-        return [slice(first, last) for first, last in zip([0, *ends], ends)]
+        """Slices of the next steps, each to the next step before which clusters change their labels: one
+        whose number is a multiple of its period."""
+        pieces, place, last = [], self.done, self.done + steps
+        while place < last:
+            end = min(last, place + period(place) - place % period(place))
+            pieces.append(slice(place - self.done, end - self.done))
+            place = end
+        return pieces
 
-    def flip(self, beta: float) -> None:
-        """A move of whole clusters at beta: see `kernels/flips.py`."""
+    def _period(self, counted):
+        """Of flips in `sample`: a function of the number of a step."""
+        if self._tempered is not None:
+            return lambda _: TEMPERED_FLIPS
+        late = LATE if self.lattice.sites <= KEPT else math.inf
+        return lambda number: FLIPS[0 if counted and number < late else 1]
+
+    def flip(self, beta: float, held: bool = False) -> None:
+        """A move of whole clusters at beta, large ones with the noise unless that is held: see
+        `kernels/flips.py`."""
         lattice = self.lattice
         # What it works in is not to come on top of the counts of a large image.
         if not self._crossing or self.k == 1 or (self.counted and lattice.sites > LARGE):
@@ -207,11 +227,16 @@ class LabelChain:
         state = pad(self.labels, lattice.exists, MASKED)
         y, around = self._surroundings()
         key = rng.key(rng.stream(self._seed, Purpose.FLIPS, self._number), self.done)
-        density = self.noise.density(self._values)
-        self.statistic = int(flip(state, y, around, beta, self.k, density, 1.0, *key))
+        known = state, y, around, beta, self.k, self.noise.density(self._values)
+        least = max(FEWEST, lattice.sites // PARTS)
+        moved = flip(*known, 1.0, *key) if held else flip_with_noise(*known, self._state, least, *key)
+        self.statistic = int(moved)
         self._route.replace(unpad(state, lattice.shape)[lattice.exists])
         if self._tempered is not None:
             self._tempered.take(self.statistic)
+        elif self._names.places.size:
+            # At once: with a region, labels may have exchanged their parts.
+            self._names.switches[0] += match(self._route.sites.state, self._values, self._names, identity())
 
     def _surroundings(self):
         """The image and the neighbours in it as `flip` has them; kept where they are small."""
@@ -243,10 +268,10 @@ class LabelChain:
         if marginal not in MARGINALS:
             raise InputError(f"fit.marginal = {marginal!r}: one of {MARGINALS} is accepted")
         surrogate = _surrogate(table, interval, marginal)
-        period = FLIPS[0 if count else 1] if self._tempered is None else TEMPERED_FLIPS
+        period = self._period(count)
         traces = [self._trace(np.empty(0))]
         for piece in self._until_flips(steps, period):
-            if self.done % period == 0:
+            if self.done % period(self.done) == 0:
                 # Before step n of the others the draw is that of step n itself, for which it is made again.
                 self.flip(beta_given(self.statistic, surrogate, self._streams[3], self.done))
             traces.append(self._sample(surrogate, piece.stop - piece.start, count))

@@ -219,7 +219,7 @@ class _Judge:
             if (
                 chain.lattice.sites <= FLIPPED
             ):  # beyond, the flips of all candidates take longer than the sweeps
-                chain.flip(rival.beta)
+                chain.flip(rival.beta, held=rival.held is not None)
             traces.append(self._sweeps(rival))
             rival.scores.append(self._climb(rival))
         rival.statistic, rival.held = np.concatenate(traces), None

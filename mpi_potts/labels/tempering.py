@@ -117,11 +117,12 @@ class Tempered:
         return int(ladder.statistic[ladder.at[0]])
 
     def take(self, statistic: int) -> None:
-        """Put the chain's own labels, which have changed, with their S(z), on the first rung."""
+        """Put the chain's own labels and noise, which have changed, with their S(z), on the first rung."""
         ladder = self.ladder
         assert ladder is not None
         own = ladder.at[0]
         ladder.states[own], ladder.statistic[own] = self._sites.state, statistic
+        ladder.values[own] = self._noise.values
 
     def pack(self) -> dict[str, np.ndarray]:
         """The ladder, in arrays of MOST rungs; a power of 0 is none."""
