@@ -267,6 +267,31 @@ def test_starts_that_disagree_are_noticed_and_the_search_ends_with_a_wide_error(
     assert len(window) >= len(adaptive.WINDOW) and disagree(world.estimator, curve, world.chains, window)
 
 
+@pytest.mark.parametrize("beta", [0.5, 0.8])
+@pytest.mark.parametrize("apart", [1.0, 2.0, 4.0])
+def test_the_error_where_starts_disagree_reaches_both_of_them(beta, apart):
+    """However many rows say so: either start of all of them may be the right one."""
+    mean, sd = exact(beta)
+    target = Sought(round(mean + apart / 2 * sd))
+    search, curve = World(500, apart=apart).search(target, limits())
+    found = aim(curve, target, INTERVAL)
+    assert search.limited == "apart"
+    # The phases are `apart` posterior sds of beta from each other, about.
+    assert found.error > 0.35 * apart
+
+
+def test_a_window_over_betas_of_one_start_takes_the_other_too():
+    world, target = World(11), Sought(exact(0.8)[0])
+    _, curve = world.search(target, limits())
+    for starts in world.chains.values():
+        longest = max(starts.values(), key=len)
+        starts.clear()
+        starts["random"] = longest
+    again = Search(limits())
+    requests = again.plan(world.estimator, curve, world.chains, target)
+    assert {request.kind for request in requests if request.beta in again._betas()} >= {"ordered"}
+
+
 def test_starts_that_agree_are_not_taken_to_disagree():
     world = World(12)
     _, curve = world.search(Sought(exact(0.8)[0]), limits())

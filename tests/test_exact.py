@@ -83,6 +83,9 @@ def test_the_order_of_the_axes_does_not_matter():
 def test_two_labels_agree_with_the_determinant_of_kac_and_ward(shape, beta):
     model = Exact(Lattice(shape), 2)
     assert ising.log_normaliser(*shape, beta) == pytest.approx(float(model.log_normaliser(beta)), rel=1e-13)
+    assert ising.log_normaliser_by_rows(*shape, beta) == pytest.approx(
+        ising.log_normaliser(*shape, beta), rel=1e-13
+    )
     assert ising.moments(*shape, beta) == pytest.approx(model.moments(beta), rel=1e-6)
 
 

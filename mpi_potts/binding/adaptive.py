@@ -45,8 +45,10 @@ LEAST, GREATEST = 1.25, 2.0
 ENOUGH = 8.0
 # The chains of the two starts in a window disagree beyond so many standard errors of their difference.
 APART = 4.0
-# Sweeps after which starts that disagree are not waited for any longer.
+# Sweeps after which starts that disagree are not waited for any longer: on small lattices, where chains pass
+# from phase to phase, as many more as make this number of sites times sweeps.
 PATIENCE = 1000
+PATIENCE_WORK = 80_000_000
 # Betas that are added in one round of `cover`, at most, and at least.
 MOST_NEW, LEAST_NEW = 64, 8
 
@@ -81,7 +83,8 @@ class Limits:
     """What is asked for, and how much may be spent on it.
 
     accuracy : error of beta by the curve, in posterior sds.  points : betas.  sweeps : of one chain.  starts
-    : "auto", or the start of all chains, or "both" """
+    : "auto", or the start of all chains, or "both".  patience : sweeps after which chains that have not
+    settled, or starts that disagree, are not waited for"""
 
     interval: tuple[float, float]
     accuracy: float
@@ -89,6 +92,7 @@ class Limits:
     sweeps: int
     starts: str = "auto"
     doubtful: tuple[float, float] = (0.0, 0.0)
+    patience: int = PATIENCE
 
     @property
     def first(self) -> int:
@@ -149,15 +153,16 @@ class Search:
                 self.done = True
                 return []
         if self._split(estimator, chains, betas):
-            self.length = max(self.length, min(PATIENCE, self.limits.sweeps))
+            shortest = _shortest(chains, betas)
+            most = max(min(self.limits.patience, self.limits.sweeps), shortest)
+            self.length = min(math.ceil(shortest * GREATEST), most)
             longer = self._missing(chains, betas)
             self.limited = "" if longer else "chains from the two starts stay apart: there are two phases"
             return longer
         ratio = found.error / self.limits.accuracy
         need = ratio * ratio
         growth = GREATEST if not self.refining else min(max(1.1 * need, LEAST), GREATEST)
-        # Some chains may be longer already, because they had not settled.
-        shortest = min(statistic.size for beta in betas for statistic in chains[beta].values())
+        shortest = _shortest(chains, betas)
         self.length = min(math.ceil(shortest * growth), self.limits.sweeps)
         self.expected = len(betas) * shortest * (need - 1.0) if self.refining else 0.0
         if self.length <= shortest:
@@ -174,7 +179,7 @@ class Search:
         asked = []
         for beta in self._betas() if self.quantum else ():
             for kind, statistic in chains.get(beta, {}).items():
-                longer = min(math.ceil(statistic.size * GREATEST), self.limits.sweeps, PATIENCE)
+                longer = min(math.ceil(statistic.size * GREATEST), self.limits.sweeps, self.limits.patience)
                 if longer > statistic.size and not settled({kind: statistic}):
                     asked.append(Request(beta, kind, longer))
         return asked
@@ -203,12 +208,23 @@ class Search:
 
     def _missing(self, chains: Chains, betas: Sequence[float]) -> list[Request]:
         """The chains of these betas that are shorter than they shall be."""
-        asked = []
-        for place, beta in enumerate(betas):
-            there = chains.get(beta, {})
-            kinds = kinds_at(self.limits, beta, place, there, self.apart)
-            asked += [Request(beta, kind, self.length) for kind in kinds if _size(there, kind) < self.length]
-        return asked
+        starts = [
+            kinds_at(self.limits, beta, place, chains.get(beta, {}), self.apart)
+            for place, beta in enumerate(betas)
+        ]
+        if (
+            self.refining
+            and self.limits.starts == "auto"
+            and len({kind for own in starts for kind in own}) == 1
+        ):
+            # A window that moved over betas that were there: one start alone cannot be found to disagree.
+            starts = [KINDS if place % 2 else own for place, own in enumerate(starts)]
+        return [
+            Request(beta, kind, self.length)
+            for beta, own in zip(betas, starts)
+            for kind in own
+            if _size(chains.get(beta, {}), kind) < self.length
+        ]
 
     def _alone(self, chains: Chains, betas: Sequence[float]) -> list[Request]:
         """The other starts of betas around the window that have one: they cannot tell which phase they are
@@ -238,6 +254,16 @@ class Search:
 def below(scale: float) -> float:
     """The largest power of two that is not above a number."""
     return math.ldexp(0.5, math.frexp(scale)[1])
+
+
+def patience_for(sites: int) -> int:
+    """Sweeps for which starts that disagree are waited for."""
+    return max(PATIENCE, PATIENCE_WORK // sites)
+
+
+def _shortest(chains, betas):
+    """The sweeps of the shortest chain of these betas; some may be longer, because they had not settled."""
+    return min(statistic.size for beta in betas for statistic in chains[beta].values())
 
 
 def _size(there, kind):

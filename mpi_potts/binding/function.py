@@ -27,7 +27,7 @@ from ..errors import InputError
 from ..estimation.verdicts import FLAG_COMPOSED, FLAG_DISAGREE
 from ..lattice import degree
 from ..model.low_temperature import Anchor
-from ..model.transition import transition_of
+from ..model.transition import first_order_of, transition_of
 from .smooth import Estimates, Peak, Smooth
 
 INTERPOLATIONS = ("smooth", "linear")
@@ -131,7 +131,24 @@ class Binding:
 
     def standard_errors(self, beta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Standard errors of the mean and of the standard deviation at `beta`."""
-        return self._curve.standard_errors(self._inside(beta))
+        inside = self._inside(beta)
+        mean_se, sd_se = self._curve.standard_errors(inside)
+        return np.maximum(mean_se, self._apart(inside)), sd_se
+
+    def _apart(self, beta: np.ndarray) -> np.ndarray:
+        """The least error of the mean between rows whose starts disagree, but at a first-order transition.
+
+        One start of all these chains may be right, so that errors as large as their distance do not fall with
+        the number of rows.  At the transition both phases are, and the curves on both sides say more of them.
+        """
+        disagree = self.flag & FLAG_DISAGREE > 0
+        if self.interpolation == "linear" or not (disagree[1:] & disagree[:-1]).any():
+            return np.zeros(beta.shape)
+        left = np.clip(np.searchsorted(self.beta, beta, side="right") - 1, 0, self.beta.size - 2)
+        counts, peak = disagree[left] & disagree[left + 1], self._peak
+        if first_order_of(len(self.shape), self.labels):
+            counts &= np.abs(beta - peak.beta) > peak.error
+        return np.where(counts, arithmetic.interp(beta, self.beta, self.mean_se), 0.0)
 
     def log_normaliser(self, beta: ArrayLike) -> np.ndarray:
         """log C(beta) where the grid starts at 0, else log C(beta) - log C(beta[0])."""

@@ -201,7 +201,8 @@ class _Adaptation:
         self.comm, self.config, self.lattice, self.problem = comm, config, lattice, problem
         keys = config.precompute
         asked = config.prior.beta, keys.accuracy, keys.points, keys.iterations, keys.starts
-        self.limits = Limits(*asked, doubtful=doubtful(lattice, config.model.labels))
+        between, patience = doubtful(lattice, config.model.labels), adaptive.patience_for(lattice.sites)
+        self.limits = Limits(*asked, doubtful=between, patience=patience)
         self.bench = Bench(comm, config, lattice, paths, control, quiet)
         composed, k = self._composed(), config.model.labels
         self.grid = adaptive.pilot_grid(transition(lattice, k), self._highest(), library.POINTS)

@@ -22,6 +22,7 @@ from ..smc.sampler import State, Stop, observed, smc_abc
 from ..smc.sources import SimulationSource, Source, from_binding
 from . import needs, timing
 from .base import Fit, Method, Problem, Simulation, final, is_hidden, length_key
+from .surrogate import not_normal
 
 # Columns of the trace, one row for each iteration, and the parts of an iteration whose seconds are kept.
 TRACE = (
@@ -168,6 +169,9 @@ class SmcFit(Fit):
                 f"the replicates are few for a hidden image, {replicates}: the particles for the last S(z) "
                 f'may be too narrow; raise smc.replicates to {FEW_REPLICATES}, or take "infinite"'
             )
+        problem = self.problem
+        if not problem.hidden and problem.binding is not None:
+            yield from not_normal(problem.binding, problem.statistic, problem.config.prior.beta)
         if self.stopped_because == Stop.LOST:
             yield (
                 "the SMC lost its particles: S(z) moved out of the reach of all pseudo-statistics, and those "

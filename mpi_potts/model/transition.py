@@ -51,4 +51,9 @@ def transition_of(dimensions: int, neighbourhood: str, mean: float, labels: int)
 
 def first_order(lattice: Lattice, labels: int) -> bool:
     """Whether S jumps at beta_crit, so that chains from different starts may not meet."""
-    return labels > (4 if lattice.dimensions == 2 else 2)
+    return first_order_of(lattice.dimensions, labels)
+
+
+def first_order_of(dimensions: int, labels: int) -> bool:
+    """The same, by the number of dimensions."""
+    return labels > (4 if dimensions == 2 else 2)
