@@ -63,6 +63,8 @@ def log_normaliser_by_rows(rows: int, columns: int, beta: float) -> float:
     a_{j+1} with c_j by -J, from row to row a_j with c_j by J*, where tanh J* = exp(-2 J).  The sum over all
     states of a row is the state in which every a_j + c_j is empty.
     """
+    if beta == 0.0:
+        return rows * columns * math.log(2)
     double, n = beta, columns  # 2 J
     edges = rows * (columns - 1) + columns * (rows - 1)
     along, bonds = np.ones(2 * n), np.zeros(n + 1)

@@ -19,7 +19,6 @@ from ..runtime.parallel import Comm
 from .base import Problem, final
 from .joint_chains import ChainFit, ChainMethod, LogDensity
 
-
 # Where S(z) is not normal given beta, the two have other posteriors: this many sds apart, or so much wider or
 # narrower, and it is said.
 SHIFTED, SCALED = 0.3, 1.25
