@@ -18,6 +18,7 @@ from mpi_potts.lattice import Lattice
 from mpi_potts.methods import rejection
 from mpi_potts.methods.base import Problem, check_method, method_of, needs_binding
 from mpi_potts.methods.pseudolikelihood import PseudolikelihoodPhase
+from mpi_potts.methods.surrogate import not_normal
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
 from mpi_potts.posterior.result import Result
@@ -33,6 +34,18 @@ def exact_binding(lattice, labels, exact):
     beta = np.linspace(0.0, 1.3, 400)
     none = np.full(beta.size, 1e-9)
     return binding_of(lattice, labels, beta, *exact.moments(beta), mean_se=none, sd_se=none)
+
+
+def test_an_s_between_two_phases_is_said_not_to_be_normal():
+    """Phases 400 pairs apart, between which S jumps at beta = 0.9, and elsewhere S that is nearly normal."""
+    beta = np.linspace(0.0, 1.3, 2601)
+    ordered = 1.0 / (1.0 + np.exp(-400.0 * (beta - 0.9)))
+    mean = 300.0 + 800.0 * beta + 400.0 * ordered
+    sd = np.sqrt(800.0 + 400.0 * 400.0 * ordered * (1.0 - ordered))
+    binding = binding_of(Lattice((32, 32)), 3, beta, mean, sd)
+    (said,) = not_normal(binding, 300.0 + 800.0 * 0.9 + 120.0, (0.0, 1.3))
+    assert "not normal" in said and 'fit.method = "path"' in said
+    assert list(not_normal(binding, 300.0 + 800.0 * 0.5, (0.0, 1.3))) == []
 
 
 @pytest.fixture(scope="module", params=[2, 3])
