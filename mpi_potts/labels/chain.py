@@ -41,9 +41,9 @@ START = 2**62
 
 # Whole clusters change their label before one step of so many: of those that are counted, and of others.
 FLIPS = (200, 25)
-# A chain that goes on for so many steps, a multiple of both, waits for what sweeps seldom do: from there on
-# it has the shorter period, on images of up to KEPT pixels.
-LATE = 4000
+# A chain whose steps are counted beyond so many waits for what sweeps seldom do: from there on it has this
+# period, which divides it as those do, on images of up to KEPT pixels.
+LATE, OFTEN = 4000, 50
 # The same of a chain that is tempered, whose steps are long.
 TEMPERED_FLIPS = 10
 
@@ -214,8 +214,10 @@ class LabelChain:
         """Of flips in `sample`: a function of the number of a step."""
         if self._tempered is not None:
             return lambda _: TEMPERED_FLIPS
+        if not counted:
+            return lambda _: FLIPS[1]
         late = LATE if self.lattice.sites <= KEPT else math.inf
-        return lambda number: FLIPS[0 if counted and number < late else 1]
+        return lambda number: FLIPS[0] if number < late else OFTEN
 
     def flip(self, beta: float, held: bool = False) -> None:
         """A move of whole clusters at beta, large ones with the noise unless that is held: see
