@@ -191,3 +191,4 @@ def test_two_chains_in_one_minor_mode_leave_it_for_what_a_scout_has_found():
     for _ in chains.run(phase):
         pass
     assert (chains.draws.beta.mean(axis=1) < 0.4).all() and not chains.tempered
+    assert chains.restarted == 2

@@ -268,7 +268,7 @@ class LabelChains:
         self._make = make
         self.chains = [make(int(c)) for c in self.numbers]
         self.burned = self.drawn = 0
-        self.tempered = False
+        self.tempered, self.restarted = False, 0
         self.reached: Reached | None = None
         self._noise, self._witnesses = noise, witnesses
         self._pixels = watched.pixels(lattice.sites)
@@ -382,7 +382,9 @@ class LabelChains:
         for number, chain in zip(self.numbers, self.chains):
             if origin[number] != number:
                 crossing.again(chain, every[1][origin[number]], every[2][origin[number]])
-        return bool((origin != np.arange(self.count)).any())
+        again = int(np.count_nonzero(origin != np.arange(self.count)))
+        self.restarted += again
+        return again > 0
 
     @property
     def _can_temper(self) -> bool:
@@ -551,7 +553,7 @@ class LabelChains:
 
     def pack(self) -> dict[str, np.ndarray | Rows]:
         """Everything as datasets of a checkpoint, a row for each chain."""
-        steps = [self.burned, self.drawn, self._batches.shape[1], self.tempered]
+        steps = [self.burned, self.drawn, self._batches.shape[1], self.tempered, self.restarted]
         arrays: dict[str, np.ndarray | Rows] = {"final": np.array(steps)}
         if self._batches.shape[1]:
             arrays["batches"] = self._rows(self._batches)
@@ -575,7 +577,8 @@ class LabelChains:
         self, whole: dict[str, np.ndarray], rows: Callable[[list[str]], dict[str, np.ndarray]]
     ) -> None:
         """Go on from what `pack` gave: `whole` arrays, and a function that reads this rank's rows by name."""
-        self.burned, self.drawn, batches, tempered = (int(n) for n in whole["final"])
+        numbers = (int(n) for n in (*whole["final"], 0)[:5])  # the last is not in every file
+        self.burned, self.drawn, batches, tempered, self.restarted = numbers
         self.tempered = bool(tempered)
         self._batches = rows(["batches"])["batches"] if batches else self._no_batches()
         names = [*self._draws.arrays()]

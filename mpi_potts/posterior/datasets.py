@@ -48,6 +48,9 @@ def attributes(found: Outcome) -> dict[str, Any]:
         "sweeps": 0 if found.fit.chains is None else found.fit.chains.drawn,
         "burn_in": 0 if found.fit.chains is None else found.fit.chains.burned,
         "chains": 0 if found.draws is None else len(found.draws.beta),
+        # How chains came out of modes of their own.
+        "tempered": found.fit.chains is not None and found.fit.chains.tempered,
+        "restarted": 0 if found.fit.chains is None else found.fit.chains.restarted,
         "versions": ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES),
     }
 

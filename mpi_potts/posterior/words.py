@@ -8,6 +8,7 @@ import numpy as np
 from ..estimation.verdicts import verdict
 
 if TYPE_CHECKING:  # numba comes with the one, and the other imports this module
+    from ..methods.base import Fit
     from .outcome import Outcome
     from .result import Result
 
@@ -26,8 +27,20 @@ def of_outcome(found: "Outcome") -> str:
         lines.append(f"  {contained}in this sd: the binding function's own standard error of beta, {error}")
     if found.marginal is not None:
         lines += _noise_table(found)
+    lines += _crossed(fit)
     said = verdict(found.warnings, rhats(found.diagnostics.values()))
     return "\n".join(lines + [f"warning: {text}" for text in found.warnings] + ([said] if said else []))
+
+
+def _crossed(fit: "Fit") -> Iterator[str]:
+    """How the chains came out of modes of their own, where they were in any."""
+    if fit.chains is not None and fit.chains.restarted:
+        yield (
+            f"  {fit.chains.restarted} of {fit.chains.count} chain(s) began again after the burn-in, in a "
+            f"mode of greater evidence"
+        )
+    if fit.chains is not None and fit.chains.tempered:
+        yield "  the chains are tempered: they were in different modes after the burn-in"
 
 
 def rhats(diagnostics: Iterable[np.ndarray]) -> Iterator[float]:
