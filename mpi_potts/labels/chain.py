@@ -39,10 +39,12 @@ UNEVEN = 0.5
 # The start draws from the stream of the sweeps, under numbers that no step reaches.
 START = 2**62
 
-# Whole clusters change their label before one step of so many: of those that are counted, and of others.
-FLIPS = (200, 25)
+# Whole clusters change their label before one step of so many: of those that are not counted, and of others
+# on images of up to SMALL pixels and on larger ones.  The move takes as long as 40 to 50 sweeps.
+EARLY_FLIPS = 25
+SMALL, FLIPS, SELDOM_FLIPS = 4096, 200, 1000
 # A chain whose steps are counted beyond so many waits for what sweeps seldom do: from there on it has this
-# period, which divides it as those do, on images of up to KEPT pixels.
+# period, which divides it as those do, on images of up to SMALL pixels.
 LATE, OFTEN = 4000, 50
 # The same of a chain that is tempered, whose steps are long.
 TEMPERED_FLIPS = 10
@@ -190,11 +192,11 @@ class LabelChain:
     def sweep(self, betas: np.ndarray) -> Trace:
         """A step at each of the betas."""
         betas = np.ascontiguousarray(betas, dtype=np.float64)
-        pieces = [betas[piece] for piece in self._until_flips(betas.size, lambda _: FLIPS[0])]
+        pieces = [betas[piece] for piece in self._until_flips(betas.size, lambda _: self._usual_period)]
         return join([self._sweep(piece) for piece in pieces] or [self._trace(betas)])
 
     def _sweep(self, betas):
-        if self.done % FLIPS[0] == 0:
+        if self.done % self._usual_period == 0:
             self.flip(float(betas[0]))
         trace = self._trace(betas.copy())
         self._route.run(self._state, self._names, self._streams, self.done, trace)
@@ -215,9 +217,13 @@ class LabelChain:
         if self._tempered is not None:
             return lambda _: TEMPERED_FLIPS
         if not counted:
-            return lambda _: FLIPS[1]
-        late = LATE if self.lattice.sites <= KEPT else math.inf
-        return lambda number: FLIPS[0] if number < late else OFTEN
+            return lambda _: EARLY_FLIPS
+        late = LATE if self.lattice.sites <= SMALL else math.inf
+        return lambda number: self._usual_period if number < late else OFTEN
+
+    @property
+    def _usual_period(self):
+        return FLIPS if self.lattice.sites <= SMALL else SELDOM_FLIPS
 
     def flip(self, beta: float, held: bool = False) -> None:
         """A move of whole clusters at beta, large ones with the noise unless that is held: see
