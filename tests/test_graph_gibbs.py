@@ -20,7 +20,12 @@ def graph(sites, ends, exists=None):
     """A graph as the kernel wants it."""
     first, second = np.array(ends).T
     exists = np.ones(sites, dtype=bool) if exists is None else exists
-    return SimpleNamespace(shape=(sites,), exists=exists, pairs=lambda array: [(array[first], array[second])])
+    return SimpleNamespace(
+        shape=(sites,),
+        exists=exists,
+        mask=None if exists.all() else exists,
+        pairs=lambda array: [(array[first], array[second])],
+    )
 
 
 def irregular(sites, edges, seed=1):

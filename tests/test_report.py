@@ -8,6 +8,7 @@ import pytest
 from fitting import image_of, problem_of, run_fit, write_input
 from launch import launch
 
+from mpi_potts import slabs
 from mpi_potts.cli import report as command
 from mpi_potts.errors import InputError
 from mpi_potts.io import reading
@@ -125,7 +126,7 @@ def test_the_maps_are_those_of_the_result(copied):
 
 def test_small_slabs_give_the_same_maps(copied, monkeypatch):
     whole = report_of(copied).maps
-    monkeypatch.setattr(fit_report, "SLAB", 7 * 30 * 3)
+    monkeypatch.setattr(slabs, "SLAB", 7 * 30 * 3)
     parts = report_of(copied).maps
     for (_, one), (_, other) in zip(whole.items(), parts.items()):
         np.testing.assert_array_equal(one, other)

@@ -20,8 +20,8 @@ class ObservedLabels:
     def count(self) -> None:
         """Nothing to count."""
 
-    def pack(self) -> dict[str, np.ndarray]:
-        """The number of steps so far, as a LabelChain has it."""
+    def pack(self, counts: bool = True) -> dict[str, np.ndarray]:
+        """The number of steps so far, as a LabelChain has it; there are no counts."""
         return {"steps": np.array([self.done, 0])}
 
     def unpack(self, packed: dict[str, np.ndarray]) -> None:
