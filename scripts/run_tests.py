@@ -99,7 +99,7 @@ def arguments():
 def main():
     options = arguments()
     selection = ["-m", "long" if options.long else "not long"]
-    limit = options.limit or (7200 if options.long else 1800)
+    limit = options.limit or (7200 if options.long else 1200)
     begin = time.perf_counter()
     check = [sys.executable, "scripts/check_parallel.py", 2, "--hdf5"]
     parts = [("two ranks write one file", lambda: run(["mpirun", "-n", 2, *check], 60) and Counter())]
