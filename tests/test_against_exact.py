@@ -30,7 +30,7 @@ from mpi_potts.model.transition import transition
 FAMILY = 5.0
 POOLED = 4.0
 
-KINDS = ("swendsen-wang", "gibbs")
+KINDS = ("swendsen-wang", "gibbs", "alternating")
 BETAS = (0.0, 0.2, 0.5, 0.8, 1.0, "critical", 1.5, 2.0)
 SQUARES = [((4, 5), k) for k in range(2, 7)] + [((6, 6), k) for k in range(2, 7)]
 LARGER = [((8, 8), k) for k in range(2, 7)]

@@ -41,7 +41,12 @@ REFUSED = [
     ("[precompute]\ngrid = [0.1, -0.2]", "precompute.grid", "-0.2", ">= 0"),
     ("[precompute]\ngrid = []", "precompute.grid", "[]", "list"),
     ("[precompute]\ngrid = [0.1, nan]", "precompute.grid", "nan", "finite"),
-    ('[precompute]\nsampler = "wolff"', "precompute.sampler", "wolff", '"swendsen-wang" or "gibbs"'),
+    (
+        '[precompute]\nsampler = "wolff"',
+        "precompute.sampler",
+        "wolff",
+        '"swendsen-wang", "gibbs" or "alternating"',
+    ),
     ('[precompute]\nstarts = "cold"', "precompute.starts", "cold", '"both"'),
     ('[precompute]\ninterpolation = "cubic"', "precompute.interpolation", "cubic", '"smooth" or "linear"'),
     ("[precompute]\nkeep_states = 1", "precompute.keep_states", "1", "true or false"),
@@ -136,7 +141,7 @@ def test_the_defaults_are_those_of_the_paper_but_for_what_the_image_tells(write)
     assert (c.prior.mean.mean, c.prior.mean.sd) == (c.prior.variance.shape, c.prior.variance.scale)
     assert {c.prior.mean.mean, c.prior.mean.sd} == {"image"}
     p = c.precompute
-    assert (p.grid, p.accuracy, p.sampler) == ("adaptive", 0.1, "swendsen-wang")
+    assert (p.grid, p.accuracy, p.sampler) == ("adaptive", 0.1, "auto")
     p = inputs.load(write(SMALLEST + '[precompute]\ngrid = "critical"\n')).precompute
     assert (p.points, p.iterations, p.burn_in) == (1000, 1000, 500)
     assert (c.fit.method, c.fit.pseudo_data) == ("smc-abc", False)

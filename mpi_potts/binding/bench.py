@@ -39,7 +39,7 @@ from .chains import (
     read_chains,
     write_chains,
 )
-from .compute import BindingPaths
+from .compute import BindingPaths, choose_sampler
 from .estimates import Estimator
 from .work import Part, SliceLength, lengthen, work
 
@@ -64,11 +64,11 @@ class Bench:
         self._comm, self._config, self._paths, self._control = comm, config, paths, control
         self._quiet = quiet
         self.lattice, keys = lattice, config.precompute
-        self.sampler = Sampler(lattice, config.model.labels, keys.sampler)
-        sources, base, notes = on_root(comm, self._find)
+        sources, base, notes, sampler = on_root(comm, self._find)
         for note in notes if comm.rank == 0 else ():
             print(note, file=sys.stderr, flush=True)  # also where progress is not wanted
         self.base: ChainsFile | None = base
+        self.sampler = Sampler(lattice, config.model.labels, sampler)
         self.seed = config.seed if base is None else int(base.attributes["seed"])
         self._home: dict[float, int] = {}
         self._rows: dict[float, Row] = {}
@@ -84,11 +84,23 @@ class Bench:
     @property
     def identity(self) -> dict[str, Any]:
         """What the chains are a function of, as attributes of a file."""
-        return identity_of(self.lattice, self.sampler.k, self._config.precompute.sampler, self.seed)
+        return identity_of(self.lattice, self.sampler.k, self.sampler.name, self.seed)
 
-    def _find(self) -> tuple[list[ChainsFile], ChainsFile | None, list[str]]:
-        """The files with chains of this lattice, the binding file among them, and what to say; on one
-        rank."""
+    def _find(self) -> tuple[list[ChainsFile], ChainsFile | None, list[str], str]:
+        """The files with chains of this lattice, the binding file among them, what to say, and the sampler,
+        which is that of the files where it is left to the program; on one rank."""
+        base, sources, notes = self._open()
+        config = self._config
+        seed = config.seed if base is None else int(base.attributes["seed"])
+        there = str(sources[0].attributes["sampler"]) if sources else None
+        sampler = choose_sampler(config.precompute, self.lattice, config.model.labels, there)
+        wanted = identity_of(self.lattice, config.model.labels, sampler, seed)
+        for source in sources:
+            check_identity(source.path, source.attributes, wanted)
+        return sources, base, notes, sampler
+
+    def _open(self) -> tuple[ChainsFile | None, list[ChainsFile], list[str]]:
+        """The binding file, all files with chains, it first, and what is to say of damaged ones."""
         paths, notes, base = self._paths, [], None
         sources: list[ChainsFile] = []
         try:
@@ -97,21 +109,14 @@ class Bench:
             raise InputError(f"{error}; it is not overwritten: remove it, or name another file") from None
         except Damaged as error:
             notes.append(f"{error}: ignored, chains that are nowhere else are done again")
-        seed = self._config.seed if base is None else int(base.attributes["seed"])
-        wanted = identity_of(self.lattice, self.sampler.k, self._config.precompute.sampler, seed)
         if base is not None:
-            check_identity(base.path, base.attributes, wanted)
             sources.append(base)
         for path in [paths.states, *paths.all_parts()]:
-            if not path.exists():
-                continue
             try:
-                source = open_chains(path)
-                check_identity(path, source.attributes, wanted)
-                sources.append(source)
+                sources += [open_chains(path)] if path.exists() else []
             except Damaged as error:
                 notes.append(f"{error}: ignored, chains that are nowhere else are done again")
-        return sources, base, notes
+        return base, sources, notes
 
     def _read(self, sources: Sequence[ChainsFile], base: ChainsFile | None) -> None:
         """Collective.  Deal the rows of all files out, each from the file that has most of it."""

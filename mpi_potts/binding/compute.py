@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from .. import rng
-from ..config.inputs import Config
+from ..config.inputs import Config, PrecomputeKeys
 from ..errors import Damaged, Foreign, InputError
 from ..estimation import autocorrelation
 from ..io import files
 from ..io.rows import Rows
 from ..lattice import Lattice
 from ..model.low_temperature import Anchor, LowTemperature
-from ..model.potts import Sampler
+from ..model.potts import Sampler, quickest
 from ..model.transition import first_order, transition
 from ..rng import Purpose
 from ..runtime.control import Control
@@ -60,6 +60,16 @@ MANY_PARTS = 8
 ANCHOR_ERROR = 0.01
 
 
+def choose_sampler(keys: PrecomputeKeys, lattice: Lattice, labels: int, there: str | None = None) -> str:
+    """What "auto" stands for: the paper's Swendsen-Wang on a fixed grid; on an adaptive one the sampler of
+    the chains that are `there`, else the quickest."""
+    if keys.sampler != "auto":
+        return keys.sampler
+    if keys.grid == "adaptive" and there is not None:
+        return there
+    return quickest(lattice, labels) if keys.grid == "adaptive" else "swendsen-wang"
+
+
 def choose_starts(starts: str, sampler: str, lattice: Lattice, labels: int) -> str:
     """What "auto" stands for: both starts where a chain from one may stay in the wrong place, unnoticed.
 
@@ -88,9 +98,10 @@ class Task:
     def of(cls, config: Config, lattice: Lattice) -> "Task":
         """What the input asks for on this lattice."""
         keys, k = config.precompute, config.model.labels
-        starts = choose_starts(keys.starts, keys.sampler, lattice, k)
+        sampler = choose_sampler(keys, lattice, k)
+        starts = choose_starts(keys.starts, sampler, lattice, k)
         beta = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
-        return cls(lattice, k, keys.sampler, config.seed, beta, starts, keys.iterations, keys.burn_in)
+        return cls(lattice, k, sampler, config.seed, beta, starts, keys.iterations, keys.burn_in)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from ..binding.adaptive import WINDOW, expected_sweeps
-from ..binding.compute import BindingPaths, Task, choose_starts
+from ..binding.compute import BindingPaths, Task, choose_sampler, choose_starts
 from ..binding.grid import make_grid
 from ..config.inputs import IMAGE, Config
 from ..errors import InputError
@@ -155,7 +155,7 @@ def measure(
         betas = np.linspace(*config.prior.beta, len(PLACES))
     else:
         betas = make_grid(keys.grid, keys.points, lattice, k, config.prior.beta, config.seed)
-    sampler = Sampler(lattice, k, keys.sampler)
+    sampler = Sampler(lattice, k, choose_sampler(keys, lattice, k))
     parallel.warm_up(comm, lambda: time_sweep(sampler, betas[0], seconds=0.0))
     mean = np.mean([time_sweep(sampler, float(np.quantile(betas, place))) for place in PLACES])
     sweep = max(comm.allgather(float(mean)))
@@ -184,8 +184,8 @@ def _pixels(problem: Problem | None) -> str:
 
 def chains(config: Config, lattice: Lattice) -> int:
     """Chains at each beta: two where both starts are run."""
-    keys = config.precompute
-    return 2 if choose_starts(keys.starts, keys.sampler, lattice, config.model.labels) == "both" else 1
+    keys, k = config.precompute, config.model.labels
+    return 2 if choose_starts(keys.starts, choose_sampler(keys, lattice, k), lattice, k) == "both" else 1
 
 
 def describe(config: Config, lattice: Lattice, pixels: str) -> list[Row]:
@@ -231,7 +231,8 @@ def precompute_rows(
     busiest = -(-betas.size // size) * keys.iterations * starts * sweep
     rate = 1e9 * sweep / lattice.sites
     grid = keys.grid if isinstance(keys.grid, str) else "listed"
-    sweeps = f"{keys.iterations} sweeps of {keys.sampler}, {keys.burn_in} of them burn-in"
+    sampler = choose_sampler(keys, lattice, config.model.labels)
+    sweeps = f"{keys.iterations} sweeps of {sampler}, {keys.burn_in} of them burn-in"
     return [
         ("precompute", f"{betas.size} betas from {betas[0]:g} to {betas[-1]:g} ({grid})"),
         ("", f"{sweeps}, at each from {starts} start(s)"),
@@ -244,13 +245,14 @@ def _adaptive_rows(config: Config, lattice: Lattice, sweep: float, size: int) ->
     """What an adaptive binding function takes, as far as it can be told before the posterior is known."""
     keys = config.precompute
     sweeps = expected_sweeps(lattice.sites, keys.accuracy)
+    sampler = choose_sampler(keys, lattice, config.model.labels)
     # The chains of a window are at most so many, and each is swept by one rank.
     ranks = min(size, len(WINDOW))
     where = "where the posterior is" if config.image.path else "over the interval of the prior"
     rate = 1e9 * sweep / lattice.sites
     return [
         ("precompute", f"adaptive: {where}, until the error of beta is {keys.accuracy:g} posterior sds"),
-        ("", f"about {sweeps} sweeps of {keys.sampler}, several times as many near the transition"),
+        ("", f"about {sweeps} sweeps of {sampler}, several times as many near the transition"),
         ("", f"{1e3 * sweep:.3g} ms a sweep, {rate:.2f} ns a site, with {size} rank(s) at work"),
         (
             "time",

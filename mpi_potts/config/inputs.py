@@ -36,7 +36,7 @@ from .schema import (
     show,
 )
 
-SAMPLERS = ("swendsen-wang", "gibbs")
+SAMPLERS = ("swendsen-wang", "gibbs", "alternating")
 RESAMPLINGS = ("residual", "systematic", "multinomial")
 
 _POSITIVE = Number(low=0.0, open_low=True)
@@ -184,7 +184,11 @@ class PrecomputeKeys:
         500,
         "sweeps left out at the start; smaller than iterations (an adaptive grid finds it out)",
     )
-    sampler: str = key(Choice(*SAMPLERS), "swendsen-wang", "sampler of the Potts prior")
+    sampler: str = key(
+        Choice("auto", *SAMPLERS),
+        "auto",
+        "of the Potts prior; auto: swendsen-wang, on an adaptive grid with three labels or more alternating",
+    )
     starts: str = key(
         Choice("auto", "random", "ordered", "both"),
         "auto",

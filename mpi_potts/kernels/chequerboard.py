@@ -207,16 +207,21 @@ def half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, co
 
 
 @njit(cache=True)
-def run(planes, absent, width, guard, blocks, k, beta, stream, first, statistic):
+def sweep(planes, absent, geometry, k, beta, tables, k0, k1):
+    """One sweep, `planes` in place; S(z) after it."""
+    width, guard, blocks = geometry
+    half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, 0, 0, 2 * blocks)
+    # The second colour is last: its sum is S(z) of the finished sweep.
+    return half_sweep(planes, absent, width, guard, blocks, k, beta, tables, k0, k1, 1, 0, 2 * blocks)
+
+
+@njit(cache=True)
+def run(planes, absent, geometry, k, beta, stream, first, statistic):
     """Sweeps from number `first` on, `planes` in place, and S(z) after each, into `statistic`."""
-    tables = few_tables(k if k <= FEW else FEW, beta)
+    tables = few_tables(min(k, FEW), beta)
     for t in range(statistic.size):
         k0, k1 = draw_words(uint64(first + t), uint64(0), stream[0], stream[1])
-        for colour in range(2):
-            # The second colour is last: its sum is S(z) of the finished sweep.
-            statistic[t] = half_sweep(
-                planes, absent, width, guard, blocks, k, beta, tables, k0, k1, colour, 0, 2 * blocks
-            )
+        statistic[t] = sweep(planes, absent, geometry, k, beta, tables, k0, k1)
 
 
 def sweeps(
@@ -225,5 +230,5 @@ def sweeps(
     """Advance `state` in place by the sweeps first..first+count-1; (count,) int64, S(z) after each."""
     statistic = np.empty(count, dtype=np.int64)
     beta = min(float(beta), FROZEN_BETA)
-    run(state, layout.absent, *layout.geometry, layout.labels, beta, stream, first, statistic)
+    run(state, layout.absent, layout.geometry, layout.labels, beta, stream, first, statistic)
     return statistic

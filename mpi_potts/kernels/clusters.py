@@ -96,18 +96,28 @@ def swendsen_wang(
 
 @njit(cache=True)
 def _sweeps(words, scratch, state, k, threshold, s0, s1, first, statistics):
-    # The masks of all directions are one array where they are drawn, and a row each where they are used.
-    like = scratch.like[: words.possible.size].reshape(words.possible.shape)
-    bonds = scratch.bonds[: words.possible.size].reshape(words.possible.shape)
-    starts, before, parent = scratch.starts, scratch.before, scratch.parent
-    like_neighbours(state, words, like)
+    like_neighbours(state, words, masks(words, scratch.like))
     for t in range(statistics.size):
         k0, k1 = draw_words(first + uint64(t), uint64(0), s0, s1)
-        draw_bonds(scratch.like, scratch.bonds, threshold, k0, k1)
-        number_runs(words.exists, bonds[0], starts, before)
-        join_runs(words, bonds, starts, before, parent, scratch.queue, scratch.new, scratch.carry)
-        new_labels(state, words.exists, starts, before, parent, scratch.room, k, k0, k1)
-        statistics[t] = like_neighbours(state, words, like)
+        recolour(words, scratch, state, k, threshold, k0, k1)
+        statistics[t] = like_neighbours(state, words, masks(words, scratch.like))
+
+
+@njit(inline="always")
+def masks(words, flat):
+    """(D, words) of masks that are one array where they are drawn, and a row for each direction here."""
+    return flat[: words.possible.size].reshape(words.possible.shape)
+
+
+@njit(cache=True)
+def recolour(words, scratch, state, k, threshold, k0, k1):
+    """Give every cluster of a state a new label, in place; the masks of like neighbours are used up."""
+    bonds = masks(words, scratch.bonds)
+    starts, before, parent = scratch.starts, scratch.before, scratch.parent
+    draw_bonds(scratch.like, scratch.bonds, threshold, k0, k1)
+    number_runs(words.exists, bonds[0], starts, before)
+    join_runs(words, bonds, starts, before, parent, scratch.queue, scratch.new, scratch.carry)
+    new_labels(state, words.exists, starts, before, parent, scratch.room, k, k0, k1)
 
 
 @njit(cache=True)

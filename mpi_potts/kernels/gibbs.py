@@ -169,18 +169,23 @@ def update(state, pieces, k, beta, key, colour, first, last):
 
 
 @njit(cache=True)
+def sweep(state, pieces, k, terms, key, room):
+    """One sweep, `state` in place, with the `arrays` to work in; S(z) after it."""
+    work, near, counts, words = room
+    statistic = 0
+    for colour in range(pieces.earlier.size):
+        last = pieces.first[colour + 1] - pieces.first[colour]
+        statistic += update_blocks(state, pieces, k, terms, key, colour, 0, last, work, near, counts, words)
+    return statistic
+
+
+@njit(cache=True)
 def run(state, pieces, k, beta, stream, first, statistic):
     """Sweeps from number `first` on, `state` in place, and S(z) after each, into `statistic`."""
-    work, near, counts, words = arrays(pieces.slot.shape[1], k)
-    terms, key = logarithms(k, beta), np.empty(2, np.uint64)
+    room, terms, key = arrays(pieces.slot.shape[1], k), logarithms(k, beta), np.empty(2, np.uint64)
     for t in range(statistic.size):
         key[0], key[1] = draw_words(uint64(first + t), uint64(0), stream[0], stream[1])
-        statistic[t] = 0
-        for colour in range(pieces.earlier.size):
-            last = pieces.first[colour + 1] - pieces.first[colour]
-            statistic[t] += update_blocks(
-                state, pieces, k, terms, key, colour, 0, last, work, near, counts, words
-            )
+        statistic[t] = sweep(state, pieces, k, terms, key, room)
 
 
 def sweeps(

@@ -24,7 +24,7 @@ from ..binding.adaptive import Aim, Limits, Request, Search, Sought, aim
 from ..binding.bench import Bench
 from ..binding.chains import OfAnother, check_identity, identity_of
 from ..binding.composition import Composed
-from ..binding.compute import BindingPaths, find_anchor, prepare
+from ..binding.compute import BindingPaths, choose_sampler, find_anchor, prepare
 from ..binding.estimates import Estimator
 from ..binding.function import Binding
 from ..config.inputs import Config
@@ -114,7 +114,8 @@ def check_belongs(config: Config, lattice: Lattice, path: Path) -> None:
     except Damaged:  # it will be written again
         return
     if attributes is not None:
-        keys = config.model.labels, config.precompute.sampler, attributes["seed"]
+        sampler = choose_sampler(config.precompute, lattice, config.model.labels, attributes["sampler"])
+        keys = config.model.labels, sampler, attributes["seed"]
         check_identity(path, attributes, identity_of(lattice, *keys))
 
 

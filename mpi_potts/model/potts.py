@@ -2,7 +2,8 @@
 
 A `Sampler` hides which kernel runs.  Swendsen-Wang has one for all lattices.  The Gibbs sampler has one too,
 and another for the plane with first-order neighbours, with or without a mask, where it takes a half to three
-quarters of the time.  A graph has plain ones of its own.
+quarters of the time.  A graph has plain ones of its own.  The alternating sampler is both, one after the
+other.
 """
 
 from collections.abc import Callable
@@ -11,11 +12,11 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import InputError
-from ..kernels import chequerboard, gibbs, graph_gibbs, swendsen_wang, variates
+from ..kernels import alternating, chequerboard, gibbs, graph_gibbs, swendsen_wang, variates
 from ..lattice import GRAPH, LARGEST_BETA, MASKED, Lattice
 from ..rng import key
 
-SAMPLERS = ("swendsen-wang", "gibbs")
+SAMPLERS = ("swendsen-wang", "gibbs", "alternating")
 
 # What a kernel sweeps over: an array that only this kernel understands.
 State = np.ndarray
@@ -33,9 +34,17 @@ class Kernel(Protocol):
 def _kernel(lattice: Lattice, name: str) -> Kernel:
     if name == "swendsen-wang":
         return swendsen_wang
+    if name == "alternating":
+        return alternating
     if lattice.neighbourhood == GRAPH:
         return graph_gibbs
     return chequerboard if lattice.first_order_plane else gibbs
+
+
+def quickest(lattice: Lattice, labels: int) -> str:
+    """The sampler whose S(z) is known best after a time: a Gibbs sweep after each of Swendsen-Wang pays from
+    three labels on."""
+    return "alternating" if labels > 2 and alternating.fast(lattice, labels) else "swendsen-wang"
 
 
 def random_labels(lattice: Lattice, labels: int, stream: np.ndarray) -> np.ndarray:
