@@ -355,8 +355,10 @@ def pilot_grid(transition: float, high: float, count: int) -> np.ndarray:
     return beta
 
 
-def expected_sweeps(sites: int, accuracy: float) -> int:
+def expected_sweeps(sites: int, accuracy: float, sampler: str) -> int:
     """The sweeps that a search takes, about, away from the transition: locating, settling, and tau /
     error^2."""
     tau, chains = (30.0, 10) if sites >= 100_000 else (8.0, 8)
+    if sampler == "alternating":
+        tau *= 0.4
     return round(chains * FIRST + 1.5 * tau / (accuracy * accuracy))

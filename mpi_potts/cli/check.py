@@ -244,8 +244,8 @@ def precompute_rows(
 def _adaptive_rows(config: Config, lattice: Lattice, sweep: float, size: int) -> list[Row]:
     """What an adaptive binding function takes, as far as it can be told before the posterior is known."""
     keys = config.precompute
-    sweeps = expected_sweeps(lattice.sites, keys.accuracy)
     sampler = choose_sampler(keys, lattice, config.model.labels)
+    sweeps = expected_sweeps(lattice.sites, keys.accuracy, sampler)
     # The chains of a window are at most so many, and each is swept by one rank.
     ranks = min(size, len(WINDOW))
     where = "where the posterior is" if config.image.path else "over the interval of the prior"
