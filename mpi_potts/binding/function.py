@@ -207,8 +207,11 @@ class Binding:
         draws = np.maximum(self.counted, 1) / max(1, self.counted.max())
         # S that never moved in n sweeps has errors of the order 1/n.
         rare = np.minimum(1.0, np.maximum(self.mean_se / step, 1e-12))
-        mean_relative = np.where(moved, mean_variance / np.where(moved, variance, 1.0), rare)
-        variance_relative = np.where(moved, 4 * sd_variance / (2 * variance + step * step), rare)
+        # The errors of a chain alone are those of a larger variance; here the fitted one takes its place.
+        caution = _caution(self.sd, self.sd_se)
+        mean_relative = np.where(moved, mean_variance / np.where(moved, caution * variance, 1.0), rare)
+        variance_relative = 4 * sd_variance / (caution * caution * (2 * variance + step * step))
+        variance_relative = np.where(moved, variance_relative, rare)
         # What neighbouring chains have in common is not their errors but the sweeps that one draw takes.
         seen = moved & ~composed
         mean_relative = np.where(composed, 0.0, _steady(mean_relative * draws, seen) / draws)
@@ -266,6 +269,16 @@ class Binding:
                 f"beta = {wrong} is outside the binding function's grid, [{self.beta[0]}, {self.beta[-1]}]"
             )
         return beta
+
+
+def _caution(sd: np.ndarray, sd_se: np.ndarray) -> np.ndarray:
+    """(n,) by how much the variance, of which a chain took its errors, is larger than the one that it found.
+
+    It is larger by its own standard error r, relatively (`estimation/autocorrelation.py`), and r became r (1
+    + r) in the error that was kept.  A variance below its own error tells nothing of r: 2 at most.
+    """
+    kept = 2.0 * sd_se / np.maximum(sd, 1e-300)
+    return np.minimum((1.0 + np.sqrt(1.0 + 4.0 * kept)) / 2.0, 2.0)
 
 
 def _steady(values: np.ndarray, seen: np.ndarray) -> np.ndarray:

@@ -479,8 +479,9 @@ class Smooth:
         members = probable(data)
         self.coordinate = members[0].solution.coordinate
         self.beta = self.coordinate.cells(_TABLE_CELLS)
+        self.error_beta = np.union1d(self.beta[::_ERROR_EVERY], _among(data.beta[data.simulated]))
         step = np.diff(self.beta)
-        curves = [_Tabulated(member.solution, self.beta) for member in members]
+        curves = [_Tabulated(member.solution, self.beta, self.error_beta) for member in members]
         weights = [member.probability for member in members]
         mean = _mixed(weights, [curve.mean for curve in curves])
         variance = _mixed(weights, [curve.variance for curve in curves])
@@ -488,16 +489,12 @@ class Smooth:
         f = arithmetic.log(variance)
         self.cubics = np.vstack([_cubic(step, mean, variance), _cubic(step, f, slope)])
         self.integral = _integral(step, mean, variance)
-        self.error_beta = self.beta[::_ERROR_EVERY]
         self.mean_se, self.f_se, self.integral_se = (
-            np.sqrt(_mixed(weights, [curve.errors[i] for curve in curves]) + _scatter(weights, values))
-            for i, values in enumerate(
-                [
-                    [curve.mean[::_ERROR_EVERY] for curve in curves],
-                    [curve.f[::_ERROR_EVERY] for curve in curves],
-                    [_integral(step, curve.mean, curve.variance)[::_ERROR_EVERY] for curve in curves],
-                ]
+            np.sqrt(
+                _mixed(weights, [curve.errors[i] for curve in curves])
+                + _scatter(weights, [curve.values[i] for curve in curves])
             )
+            for i in range(3)
         )
 
     def moments(self, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -536,31 +533,41 @@ class Smooth:
 
 
 class _Tabulated:
-    """One solution on the nodes of a table: mean, variance, f, its slope, and on some of them its errors."""
+    """One solution on the nodes of a table: mean, variance and the slope of f; and at the betas of the
+    errors, its mean, f and integral of the mean (`values`) and the squares of their errors (`errors`)."""
 
-    def __init__(self, solution: Solution, beta: np.ndarray) -> None:
+    def __init__(self, solution: Solution, beta: np.ndarray, error_beta: np.ndarray) -> None:
         coordinate, c = solution.coordinate, solution.theta[1:]
-        step = np.diff(beta)
-        inner = (beta[:-1, None] + step[:, None] * _NODES).ravel()
+        nodes = np.union1d(beta, error_beta)
+        step = np.diff(nodes)
+        inner = (nodes[:-1, None] + step[:, None] * _NODES).ravel()
         weights = (step[:, None] * _WEIGHTS).ravel()
-        inner_basis, basis = coordinate.basis(inner), coordinate.basis(beta)
-        self.f = arithmetic.product(basis, c)
-        self.variance = arithmetic.exp(self.f)
-        self.slope = arithmetic.product(coordinate.derivative(beta), c)
+        inner_basis, basis = coordinate.basis(inner), coordinate.basis(nodes)
+        f = arithmetic.product(basis, c)
+        variance = arithmetic.exp(f)
         inner_variance = arithmetic.exp(arithmetic.product(inner_basis, c))
         pieces = (weights * inner_variance)[:, None] * inner_basis
         slopes = np.cumsum(pieces.reshape(len(step), len(_NODES), -1).sum(axis=1), axis=0)
         slopes = np.column_stack([np.ones(len(basis)), np.vstack([np.zeros(len(c)), slopes])])
-        self.mean = solution.theta[0] + slopes[:, 1:].sum(axis=1)
+        mean = solution.theta[0] + slopes[:, 1:].sum(axis=1)
+        own, at = np.searchsorted(nodes, beta), np.searchsorted(nodes, error_beta)
+        self.mean, self.variance = mean[own], variance[own]
+        self.slope = arithmetic.product(coordinate.derivative(beta), c)
+        self.values = mean[at], f[at], _integral(step, mean, variance)[at]
         # By theta: the derivatives of the mean, of f and of the integral.
-        variance_slopes = np.column_stack([np.zeros(len(basis)), self.variance[:, None] * basis])
+        variance_slopes = np.column_stack([np.zeros(len(basis)), variance[:, None] * basis])
         integral = _integral(step[:, None], slopes, variance_slopes)
         rows = (slopes, np.column_stack([np.zeros(len(basis)), basis]), integral)
         covariance = solution.covariance
         self.errors = [
             np.maximum(0.0, (arithmetic.product(some, covariance) * some).sum(axis=1))
-            for some in (row[::_ERROR_EVERY] for row in rows)
+            for some in (row[at] for row in rows)
         ]
+
+
+def _among(beta: np.ndarray) -> np.ndarray:
+    """Betas and the middles between them."""
+    return np.concatenate([beta, (beta[1:] + beta[:-1]) / 2])
 
 
 def _mixed(weights: list[float], values: list[np.ndarray]) -> np.ndarray:
