@@ -179,8 +179,8 @@ def taken_by(config: Config) -> Path:
 def of_fit(problem: Problem, fresh: bool = False) -> Path:
     """The binding file of a fit that computes none; on one rank.
 
-    It is the one that an earlier fit of the output began with, unless the one that the input names answers the
-    input and the other does not, or all starts over.
+    It is the one that an earlier fit of the output began with, unless the one that the input names answers
+    the input and the other does not, or all starts over.
     """
     config = problem.config
     named, taken = BindingPaths.of(config).binding, taken_by(config)
