@@ -26,7 +26,8 @@ FEW_DRAWS = 100.0
 # The binding function is too coarse where its error of beta is more than this part of the posterior's sd.
 COARSE = 0.2
 # S(z) has two phases where its variance, in the mean over two posterior sds to either side of beta, is less
-# than this part of that at beta: 1 were it normal, 0.48 half way between two phases, 0.82 with a tenth in one.
+# than this part of that at beta: 1 were it normal, 0.48 half way between two phases, 0.82 with a tenth in
+# one.
 TWO_PHASES = 0.75
 # There few passages from phase to phase make up the error, which is stated too small: of five searches at
 # 64x64, k = 10, the root mean square z was 1.6, the largest 2.9.
