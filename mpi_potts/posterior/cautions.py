@@ -29,8 +29,9 @@ COARSE = 0.2
 # than this part of that at beta: 1 were it normal, 0.48 half way between two phases, 0.82 with a tenth in
 # one.
 TWO_PHASES = 0.75
-# There few passages from phase to phase make up the error, which is stated too small: of five searches at
-# 64x64, k = 10, the root mean square z was 1.6, the largest 2.9.
+# There few passages from phase to phase make up the error, which may be stated too small: of five searches at
+# 64x64, k = 10, the root mean square z was 1.6, the largest 3, but the error of their reference, up to twice
+# the smallest stated, is not in it.  A choice from these five, not a calibration.
 PASSAGES = 2.0
 # Chains of the binding function near the posterior know their errors if together they have so many tau.
 LONG_ENOUGH = 50.0
