@@ -1,5 +1,7 @@
 """A binding file that grows: from one image to the next, from a fixed grid, after a stop at any moment."""
 
+import json
+from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,7 @@ from method_cases import StopAt
 
 from mpi_potts.cli import fit, precompute
 from mpi_potts.config import inputs
-from mpi_potts.errors import Interrupted
+from mpi_potts.errors import InputError, Interrupted
 from mpi_potts.io import formats, reading
 from mpi_potts.methods import adapt
 from mpi_potts.runtime.control import Control
@@ -166,6 +168,55 @@ def test_a_fit_finds_the_file_that_it_began_with_when_others_have_extended_it(tm
         later = precompute.obtain(ALONE, problem.config, problem.lattice, control, True, problem=problem)
     assert later.digest != first.digest
     assert grow(directory).digest == first.digest
+
+
+def fitted(directory, changes=(), fresh=False):
+    """The digest of the binding function of the result, after `mpi-potts fit` alone."""
+    config = inputs.load(directory / "input.toml", changes, directory / "out")
+    fit.execute(ALONE, config, Namespace(max_hours=None, fresh=fresh, quiet=True))
+    settings = reading.contents(directory / "out" / "result.h5").attributes["settings"]
+    return json.loads(settings)["binding"]
+
+
+def extended(directory):
+    """Let another output make the shared file better; its digest."""
+    problem = fit.pose(ALONE, inputs.load(directory / "input.toml", FINER, directory / "other"))
+    with Control() as control:
+        return precompute.obtain(
+            ALONE, problem.config, problem.lattice, control, True, problem=problem
+        ).digest
+
+
+@pytest.mark.parametrize("for_this_image", [True, False])
+def test_a_fit_alone_finds_the_file_that_it_began_with(tmp_path, capsys, for_this_image):
+    directory = directory_of(tmp_path, "a")
+    before = grow(directory).digest if for_this_image else other_image(directory)
+    assert fitted(directory) == before
+    later = extended(directory)
+    assert later != before and fitted(directory) == before
+    assert "there already" in capsys.readouterr().out
+    # Starting over begins with what is there now, unless what it had was made for the image.
+    assert fitted(directory, fresh=True) == (before if for_this_image else later)
+
+
+def other_image(directory):
+    """The shared file made for another image, by another output; its digest."""
+    changes = ["image.path=other.npy"]
+    problem = fit.pose(ALONE, inputs.load(directory / "input.toml", changes, directory / "third"))
+    with Control() as control:
+        return precompute.obtain(
+            ALONE, problem.config, problem.lattice, control, True, problem=problem
+        ).digest
+
+
+def test_a_fit_alone_takes_what_was_computed_for_it_since(tmp_path):
+    directory = directory_of(tmp_path, "a")
+    other_image(directory)
+    fitted(directory)
+    now = grow(directory, FINER).digest
+    with pytest.raises(InputError, match="another binding function"):
+        fitted(directory, FINER)
+    assert fitted(directory, FINER, fresh=True) == now
 
 
 def test_the_settings_are_those_of_the_input(tmp_path):

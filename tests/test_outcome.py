@@ -10,7 +10,7 @@ from mpi_potts.estimation import quadrature
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.gaussian import GaussianNoise
-from mpi_potts.posterior.cautions import coarse_grain
+from mpi_potts.posterior.cautions import between_phases, coarse_grain
 from mpi_potts.posterior.precision import binding_error, shifted
 from mpi_potts.posterior.summary import Summary
 
@@ -94,3 +94,24 @@ def test_a_density_at_the_end_of_the_prior_is_reflected():
     draws = np.random.default_rng(6).exponential(1 / 20.0, 200_000)
     moved = np.abs(draws + 0.05 * np.random.default_rng(7).normal(size=draws.size))
     assert found.moments()[0] == pytest.approx(moved.mean(), abs=5 * moved.std() / np.sqrt(moved.size))
+
+
+def between(labels, beta, error):
+    """What is said of a posterior mean, with phases 400 pairs apart between which S jumps at beta = 0.9."""
+    grid = np.linspace(0.0, 1.3, 2601)
+    ordered = 1.0 / (1.0 + np.exp(-400.0 * (grid - 0.9)))
+    mean = 300.0 + 800.0 * grid + 400.0 * ordered
+    sd = np.sqrt(800.0 + 400.0 * 400.0 * ordered * (1.0 - ordered))
+    binding = binding_of(Lattice((32, 32)), labels, grid, mean, sd)
+    width = 1.0 / float(binding.moments(beta)[1])
+    found = Summary(beta, width, beta - 2 * width, beta, beta + 2 * width, 1000.0, 1.0)
+    return list(between_phases(binding, found, error * width))
+
+
+def test_an_s_in_the_gap_of_a_first_order_transition_says_how_uncertain_its_error_is():
+    (said,) = between(6, 0.9, 0.15)
+    assert "between the two phases" in said and "0.3 posterior sds" in said
+    assert len(between(6, 0.898, 0.15)) == 1
+    assert between(6, 0.9, 0.05) == []  # twice as large is still small
+    assert between(4, 0.9, 0.15) == []  # no phases of their own
+    assert between(6, 0.5, 0.15) == between(6, 0.85, 0.15) == between(6, 0.95, 0.15) == []

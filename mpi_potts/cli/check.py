@@ -115,6 +115,7 @@ def examine(config: Config, lattice: Lattice, problem: Problem | None) -> list[R
 def _there(config: Config, lattice: Lattice, problem: Problem | None) -> bool:
     path = BindingPaths.of(config).binding
     if config.precompute.grid == "adaptive":
+        path = path if problem is None else adapt.of_fit(problem)
         return adapt.is_there(config, lattice, problem, path)
     return Task.of(config, lattice).answered_by(path)
 
@@ -137,7 +138,7 @@ def result_rows(problem: Problem) -> list[Row]:
         # The digest of a binding function is known only once it is there.
         del settings["binding"], settings["precompute.interpolation"]
         if _there(config, problem.lattice, problem):
-            settings = replace(problem, binding=fit.read_binding(config)).settings
+            settings = replace(problem, binding=fit.read_binding(problem)).settings
     if fit_file.finished(paths, settings):
         return [("result", f"{paths.result}: there already; only --fresh would fit again")]
     checkpoint, notes = fit_file.find_checkpoint(paths, settings, remove=False)

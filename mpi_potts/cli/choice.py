@@ -77,7 +77,7 @@ def evidence_of(comm: Comm, config: Config, options: Any) -> Evidence:
     options : has `max_hours`
     """
     problem = fit.pose(comm, config)
-    problem = replace(problem, binding=on_root(comm, fit.read_binding, problem.config))
+    problem = replace(problem, binding=on_root(comm, fit.read_binding, problem))
     with Control(options.max_hours) as control:
         return evidence.obtain(comm, problem, FitPaths(config.output), control)
 

@@ -3,10 +3,10 @@
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ..binding import file as binding_file
-from ..binding.compute import BindingPaths
 from ..binding.function import Binding
 from ..config.inputs import Config
 from ..errors import InputError
@@ -32,7 +32,7 @@ def execute(comm: Comm, config: Config, options: Namespace) -> int:
     """Collective.  Fit with the binding function that is there."""
     problem = pose(comm, config)
     if needs_binding(problem.config):
-        problem = replace(problem, binding=on_root(comm, read_binding, problem.config))
+        problem = replace(problem, binding=on_root(comm, _begin_with, problem, options.fresh))
     with Control(options.max_hours) as control:
         say(comm, fit_image(comm, problem, control, options))
     image_input.keep(comm, problem.config)
@@ -66,14 +66,22 @@ def read_image(config: Config) -> tuple[Config, Image, Lattice]:
     return on_image(on_lattice(config, lattice), image.pixels), image, lattice
 
 
-def read_binding(config: Config) -> Binding:
-    """The binding function that the input names or has in its output; on one rank."""
-    path = BindingPaths.of(config).binding
+def read_binding(problem: Problem) -> Binding:
+    """The binding function that the fit has, or would begin with; on one rank."""
+    return _read(adapt.of_fit(problem), problem)
+
+
+def _begin_with(problem: Problem, fresh: bool) -> Binding:
+    """The binding function of a fit, which finds it again when it goes on; on one rank."""
+    return _read(adapt.begun_with(problem, fresh), problem)
+
+
+def _read(path: Path, problem: Problem) -> Binding:
     if not path.exists():
         raise InputError(
             f"{path}: no binding function; run `mpi-potts precompute` first, or `mpi-potts run` for both"
         )
-    return binding_file.read_binding(path, config.precompute.interpolation)
+    return binding_file.read_binding(path, problem.config.precompute.interpolation)
 
 
 def fit_image(comm: Comm, problem: Problem, control: Control, options: Any) -> str:

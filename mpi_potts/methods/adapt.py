@@ -160,7 +160,7 @@ def obtain(
     digest += "" if seen is None else hashlib.sha256(np.ascontiguousarray(seen).tobytes()).hexdigest()
     request = request_of(config, lattice, digest)
     on_root(comm, files.make_directory, paths.binding.parent)
-    taken, form = config.output / "binding.h5", config.precompute.interpolation
+    taken, form = taken_by(config), config.precompute.interpolation
     if not fresh and on_root(comm, answered, taken, request):
         return on_root(comm, binding_file.read_binding, taken, form)
     with files.locked(comm, paths.lock, wait=True):
@@ -170,6 +170,43 @@ def obtain(
         if taken != paths.binding:
             on_root(comm, _take, paths.binding, taken)
         return on_root(comm, binding_file.read_binding, paths.binding, form)
+
+
+def taken_by(config: Config) -> Path:
+    """Where a fit keeps the binding function that it began with; the file itself where none is shared."""
+    return config.output / "binding.h5"
+
+
+def of_fit(problem: Problem, fresh: bool = False) -> Path:
+    """The binding file of a fit that computes none; on one rank.
+
+    It is the one that an earlier fit of the output began with, unless the one that the input names answers
+    the input and the other does not, or all starts over.
+    """
+    config = problem.config
+    named, taken = BindingPaths.of(config).binding, taken_by(config)
+    if config.precompute.grid != "adaptive" or taken == named:
+        return named
+    request = request_of(config, problem.lattice, problem.facts.digest)
+    if answered(taken, request):
+        return taken
+    return named if fresh or not _whole(taken) or answered(named, request) else taken
+
+
+def begun_with(problem: Problem, fresh: bool = False) -> Path:
+    """The same, kept in the output so that it is found again; on one rank."""
+    named, taken = of_fit(problem, fresh), taken_by(problem.config)
+    if problem.config.precompute.grid != "adaptive" or named == taken or not named.exists():
+        return named
+    _take(named, taken)
+    return taken
+
+
+def _whole(path: Path) -> bool:
+    try:
+        return path.exists() and bool(binding_file.read_settings(path))
+    except (Damaged, Foreign):
+        return False
 
 
 def _take(shared: Path, taken: Path) -> None:
