@@ -37,7 +37,8 @@ _FEWEST_PIECES = 20
 _FIT_CELLS = 4
 _TABLE_CELLS = 16
 _GUESS_CELLS = 4
-# Errors change slowly, and are tabulated at every so manieth node.
+# Errors change slowly but where betas were simulated close together, and are tabulated at every so manieth
+# node, at the simulated betas and in their middles.
 _ERROR_EVERY = 4
 
 # Penalties that are tried, and widths w as fractions of the grid's length.
