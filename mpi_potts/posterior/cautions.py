@@ -193,7 +193,7 @@ def flagged(binding: "Binding", beta: Summary) -> Iterator[str]:
     if disagree:
         yield (
             f"the posterior lies where a random and an ordered start of the precomputation disagree "
-            f"({disagree} betas): S(z) has two phases there, and beta is known only to its error"
+            f"({disagree} betas): S(z) has two phases there, and beta is known to its error at best"
         )
     if short:
         yield (
