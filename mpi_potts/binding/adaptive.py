@@ -114,9 +114,9 @@ def aim(curve: Binding, target: Sought, interval: tuple[float, float]) -> Aim:
     # Beyond the end of the prior the posterior is exponential, by the distance of S from the mean there.
     beyond = abs(target.statistic - mean) if beta in (low, high) else 0.0
     width = target.widening / max(sd, beyond, 1e-9)
-    near = np.clip(beta + width * np.array([-1.0, 0.0, 1.0]), low, high)
-    error = curve.standard_errors(near)[0] / np.maximum(curve.moments(near)[1], 1e-9)
-    return Aim(beta, width, float(target.widening * np.sqrt(np.mean(error * error))))
+    # At beta alone, as in `posterior/precision.py`: errors of the slope move beta to either side as much.
+    error = target.widening * float(curve.standard_errors(beta)[0]) / max(sd, 1e-9)
+    return Aim(beta, width, error)
 
 
 @dataclass

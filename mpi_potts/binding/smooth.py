@@ -19,7 +19,8 @@ The coefficients minimise the weighted squares of
 
 plus the penalty, by Gauss-Newton steps.  The errors se_i and r_i are computed from the *fitted* variance and
 from the autocorrelation time of the neighbouring chains, so that a point that came out small by chance does
-not gain weight.  The penalty is chosen by restricted maximum likelihood, which is the probability of w and c.
+not gain weight; the caution against that in the errors of single chains is taken back first.  The
+penalty is chosen by restricted maximum likelihood, which is the probability of w and c.
 """
 
 from collections.abc import Sequence
