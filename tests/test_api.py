@@ -32,7 +32,7 @@ KEYS = {
     "replicates": 8,
     "alpha": 0.8,
     "label_sweeps": 10,
-    "max_iterations": 6,
+    "max_iterations": 4,
 }
 INPUT = """
 seed = 5
@@ -56,7 +56,7 @@ particles = 60
 replicates = 8
 alpha = 0.8
 label_sweeps = 10
-max_iterations = 6
+max_iterations = 4
 """
 ANYWHERE = {"fit": None, "precompute": (7, 8), "simulate": (7, 8)}
 
