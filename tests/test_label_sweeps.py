@@ -39,7 +39,7 @@ def right_moments(binding, interval, state):
     ],
 )
 def test_particles_are_those_of_the_last_statistic_after_few_label_sweeps(tmp_path, size, beta, replicates):
-    """With the default sweeps, 3000 to 8000 were seen in all; the paper's 1000 an iteration are 100 000 and more."""
+    """With the default sweeps, 3000 to 8000 in all; the paper's 1000 an iteration are 100 000 and more."""
     _, values = image_of(beta, *NOISE, shape=(size, size))
     path = write_input(tmp_path, values)
     changes = ["precompute.points=60", "precompute.iterations=400"]
