@@ -11,6 +11,8 @@ again, and finds what it had simulated.  That a binding file answers an input is
 
 import hashlib
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,9 @@ MOST_ROUNDS = 60
 # The width of the betas around a first-order transition, in beta_crit: of lattices for which that is only an
 # estimate, and with first-order neighbours.
 DOUBT = (0.03, 0.01)
+# While S(z) still moves from bout to bout, the curve need only say where it is to this part of the move, or
+# to so many posterior sds: what lies on the way is not simulated.
+ON_THE_WAY = 0.5
 EXPLORED = 1.0
 # A posterior may be wider, or elsewhere, than the label chains of the search had it: an error that much
 # larger.
@@ -333,17 +338,24 @@ class _Adaptation:
             self.bench.extend(requests, f"binding function, error {worst:.2g} of {self.limits.accuracy:g}")
 
     def _refine(
-        self, targets: list[Sought], searches: list[Search] | None = None, locate: bool = False
+        self,
+        targets: list[Sought],
+        searches: list[Search] | None = None,
+        enough: Sequence[float] | None = None,
     ) -> Binding:
-        """Collective.  Better the curve around the targets; only as far as they are located, if `locate`."""
+        """Collective.  Better the curve around the targets, to the accuracy asked for.
+
+        enough : errors of beta at each target, in posterior sds, that will do for now
+        """
         searches = [Search(self.limits) for _ in targets] if searches is None else searches
+        enough = [0.0] * len(targets) if enough is None else enough
         curve, rounds = self.curve(), 0
         while rounds < MOST_ROUNDS:
             aims = [aim(curve, target, self.limits.interval) for target in targets]
-            if locate and all(a.error <= EXPLORED for a in aims):
-                return curve
             requests: dict[tuple[float, str], int] = {}
-            for search, target in zip(searches, targets):
+            for search, target, here, least in zip(searches, targets, aims, enough):
+                if here.error < least:
+                    continue
                 for beta, kind, sweeps in search.plan(self.estimator, curve, self.bench.chains, target):
                     requests[beta, kind] = max(sweeps, requests.get((beta, kind), 0))
             if not requests:
@@ -374,15 +386,15 @@ class _Adaptation:
             statistic = _bout(self.comm, chains, curve, interval, sweeps)
             targets = decided(self.comm, targets_of, statistic, curve, interval)
             bout += 1
-            stay = len(targets) == len(before) and all(
-                _stays(now, then, curve, interval) for now, then in zip(targets, before)
-            )
-            settled = stay or bout == MOST_BOUTS
+            moved = _moved(targets, before, curve, interval)
+            known = all(aim(curve, target, interval).error <= EXPLORED for target in targets)
+            settled = (known and max(moved) <= STAYS) or bout == MOST_BOUTS
             if settled:
                 del chains  # whose memory the refinement can use
             if len(searches) != len(targets):
                 searches = [Search(self.limits) for _ in targets]
-            curve = self._refine(targets, searches, locate=not settled)
+            on_the_way = [max(EXPLORED, ON_THE_WAY * distance) for distance in moved]
+            curve = self._refine(targets, searches, None if settled else on_the_way)
 
 
 def _bout(
@@ -415,7 +427,12 @@ def targets_of(statistic: np.ndarray, curve: Binding, interval: tuple[float, flo
     return [target for target, _ in found]
 
 
-def _stays(now: Sought, before: Sought, curve: Binding, interval: tuple[float, float]) -> bool:
-    """Whether a target moved by little of the width of its posterior."""
-    a, b = (aim(curve, target, interval) for target in (now, before))
-    return abs(a.beta - b.beta) <= STAYS * a.sd
+def _moved(
+    now: Sequence[Sought], before: Sequence[Sought], curve: Binding, interval: tuple[float, float]
+) -> list[float]:
+    """How far each target moved, in widths of its posterior; farther than any number where there are others
+    than before."""
+    if len(now) != len(before):
+        return [math.inf] * len(now)
+    pairs = [[aim(curve, target, interval) for target in pair] for pair in zip(now, before)]
+    return [abs(here.beta - there.beta) / here.sd for here, there in pairs]
