@@ -96,22 +96,33 @@ def test_a_density_at_the_end_of_the_prior_is_reflected():
     assert found.moments()[0] == pytest.approx(moved.mean(), abs=5 * moved.std() / np.sqrt(moved.size))
 
 
-def between(labels, beta, error):
-    """What is said of a posterior mean, with phases 400 pairs apart between which S jumps at beta = 0.9."""
+def two_phases(labels):
+    """A binding function with phases 400 pairs apart, between which S jumps at beta = 0.9."""
     grid = np.linspace(0.0, 1.3, 2601)
     ordered = 1.0 / (1.0 + np.exp(-400.0 * (grid - 0.9)))
     mean = 300.0 + 800.0 * grid + 400.0 * ordered
     sd = np.sqrt(800.0 + 400.0 * 400.0 * ordered * (1.0 - ordered))
-    binding = binding_of(Lattice((32, 32)), labels, grid, mean, sd)
+    return binding_of(Lattice((32, 32)), labels, grid, mean, sd, mean_se=np.ones(grid.size))
+
+
+def between(labels, beta, error):
+    """What is said of a posterior mean there, where the error of beta is so many posterior sds."""
+    binding = two_phases(labels)
     width = 1.0 / float(binding.moments(beta)[1])
     found = Summary(beta, width, beta - 2 * width, beta, beta + 2 * width, 1000.0, 1.0)
     return list(between_phases(binding, found, error * width))
 
 
 def test_an_s_in_the_gap_of_a_first_order_transition_says_how_uncertain_its_error_is():
-    (said,) = between(6, 0.9, 0.15)
-    assert "between the two phases" in said and "0.3 posterior sds" in said
-    assert len(between(6, 0.898, 0.15)) == 1
-    assert between(6, 0.9, 0.05) == []  # twice as large is still small
-    assert between(4, 0.9, 0.15) == []  # no phases of their own
-    assert between(6, 0.5, 0.15) == between(6, 0.85, 0.15) == between(6, 0.95, 0.15) == []
+    (said,) = between(6, 0.9, 0.3)
+    assert "between the two phases" in said and "twice" in said
+    assert len(between(6, 0.898, 0.3)) == 1
+    assert between(6, 0.9, 0.1) == []  # small enough
+    assert between(4, 0.9, 0.3) == []  # no phases of their own
+    assert between(6, 0.5, 0.3) == between(6, 0.85, 0.3) == between(6, 0.95, 0.3) == []
+
+
+def test_errors_of_the_mean_are_twice_as_large_in_the_gap_alone():
+    beta = np.array([0.5, 0.85, 0.898, 0.9, 0.95])
+    ratio = two_phases(6).standard_errors(beta)[0] / two_phases(4).standard_errors(beta)[0]
+    assert ratio == pytest.approx([1.0, 1.0, 2.0, 2.0, 1.0], rel=0.01)

@@ -25,14 +25,6 @@ if TYPE_CHECKING:  # numba comes with these, which who asks for a constant does 
 FEW_DRAWS = 100.0
 # The binding function is too coarse where its error of beta is more than this part of the posterior's sd.
 COARSE = 0.2
-# S(z) has two phases where its variance, in the mean over two posterior sds to either side of beta, is less
-# than this part of that at beta: 1 were it normal, 0.48 half way between two phases, 0.82 with a tenth in
-# one.
-TWO_PHASES = 0.75
-# There few passages from phase to phase make up the error, which may be stated too small: of five searches at
-# 64x64, k = 10, the root mean square z was 1.6, the largest 3, but the error of their reference, up to twice
-# the smallest stated, is not in it.  A choice from these five, not a calibration.
-PASSAGES = 2.0
 # Chains of the binding function near the posterior know their errors if together they have so many tau.
 LONG_ENOUGH = 50.0
 # The prior cuts the posterior off where the 95 % interval comes this close to an end, in parts of its width.
@@ -203,26 +195,12 @@ def flagged(binding: "Binding", beta: Summary) -> Iterator[str]:
 
 
 def between_phases(binding: "Binding", beta: Summary, error: float) -> Iterator[str]:
-    """Says so where S(z) lies in the gap of a first-order transition, and the error of beta may matter.
-
-    Phases D pairs apart, of weights w and 1 - w, have w = 1 / (1 + exp(D (b - beta_c))) up to what each
-    varies by itself, so that the mean of S rises by D over a few 1 / D, and its variance is D^2 w (1 - w).
-    With sd that of S at beta, the mean rises from beta - 2 / sd to beta + 2 / sd by 4 sd where S is normal,
-    and in the gap by D, which is 2 sd half way.
-    """
-    from ..model.transition import first_order_of
-
-    sd = float(binding.moments(beta.mean)[1])
-    if sd == 0.0 or not first_order_of(len(binding.shape), binding.labels):
-        return
-    ends = np.clip(beta.mean + np.array([-2.0, 2.0]) / sd, binding.beta[0], binding.beta[-1])
-    rise = float(np.diff(binding.moments(ends)[0])[0])
-    if rise < TWO_PHASES * sd * sd * float(ends[1] - ends[0]) and PASSAGES * error > COARSE * beta.sd:
+    """Says so where S(z) lies in the gap of a first-order transition, and the error of beta matters."""
+    if error > COARSE * beta.sd and binding.between_phases(beta.mean):
         yield (
             f"S(z) lies between the two phases of a first-order transition, where beta rests on how often "
             f"chains of the binding function passed from one to the other: its error of beta, {error:.2g}, "
-            f"may be {PASSAGES:g} times as large, {PASSAGES * error / beta.sd:.2g} posterior sds; a smaller "
-            f"precompute.accuracy with more precompute.iterations tells"
+            f"is uncertain itself, though taken twice as large as the chains say"
         )
 
 
