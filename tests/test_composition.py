@@ -65,6 +65,35 @@ def test_the_weights_of_the_references_give_sites_and_pairs_of_a_masked_plane(ne
         np.testing.assert_allclose(found, counts(lattice)[:2], rtol=1e-9)
 
 
+def test_sites_at_steps_of_a_boundary_are_counted():
+    stairs = Lattice((6, 6), "first", np.tri(6, dtype=bool))
+    assert composition._steps(stairs) == 6 + 1  # the diagonal, and the corner opposite to it
+    assert composition._steps(Lattice((5, 7))) == 4
+    assert composition._steps(Lattice((4, 5, 6))) == 4 * (4 + 5 + 6) - 16
+    assert composition._steps(Lattice((1, 9))) == 2  # its ends: all miss the neighbours across
+
+
+def diamond(side):
+    """A square on its corner."""
+    away = np.abs(np.arange(side) - side // 2)
+    return away[:, None] + away <= side // 2
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_the_stated_error_holds_what_the_steps_of_a_boundary_leave_out(labels, monkeypatch):
+    sides = (3, 4, 5, 6)
+    monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
+    lattice = Lattice((9, 9), "first", diamond(9))
+    beta = np.array([0.3, 0.6, 1.3, 1.6, 2.0]) * transition(lattice, labels)
+    curves = [exact_curve(box, labels, beta) for box in boxes_of(sides, 2, "first")]
+    mean, _ = Exact(lattice, labels).moments(beta)
+    found = compose(lattice, curves, beta)
+    assert (np.abs(found.mean - mean) <= 3 * found.mean_se).all()
+    # Flat sides alone, of boxes that are exact, would not say so.
+    monkeypatch.setattr(composition, "STEP", 0.0)
+    assert (np.abs(found.mean - mean) > 3 * compose(lattice, curves, beta).mean_se).any()
+
+
 def test_a_reference_is_composed_of_itself_alone():
     for lattice in (Lattice((64, 64)), Lattice((16, 16, 16))):
         best, _ = weights(lattice, references(lattice))

@@ -12,9 +12,10 @@ weights w_i, so that log C = sum w_i log C_i, and its derivatives, the mean and 
 with the same weights.  A masked lattice has two counts, its sites and the pairs of neighbours that it misses
 at its boundary; its corners are not counted.
 
-Errors are of two kinds.  Those of the reference curves add up with the squares of the weights.  What the
+Errors are of three kinds.  Those of the reference curves add up with the squares of the weights.  What the
 composition leaves out, most of all near the transition, is judged by a second composition from smaller boxes:
-a part of their difference counts as an error.
+a part of their difference counts as an error.  And the steps of a mask's boundary are not the flat sides of a
+box: a part of the boundary's term counts as an error for each site at a step.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ SIDES = {2: ((16, 32, 64, 128), (32, 64, 128, 256)), 3: ((6, 8, 12, 16, 24), (8,
 # Of the difference between two compositions, from larger and from smaller boxes, what the former may leave
 # out.
 SMALLER = 0.25
+# Of the term of a missing neighbour, what a site that misses neighbours along several axes may have besides:
+# seen are 0.0 to 0.15 below the transition and 0.0 to 0.4 beyond, once 0.66 next to it (balls, discs, holes).
+STEP = 0.25
 # Errors of neighbouring betas of one reference curve are not independent: a composed row counts as fewer.
 CORRELATED = 1.25
 
@@ -57,11 +61,36 @@ def references(lattice: Lattice) -> tuple[Lattice, ...]:
 
 def weights(lattice: Lattice, boxes: Sequence[Lattice]) -> tuple[np.ndarray, np.ndarray]:
     """(boxes,) weights of the boxes in the lattice: of the largest that its terms take, and of the next."""
-    full = lattice.mask is None and lattice.neighbourhood != "hexagonal"
-    counts = _box_counts if full else _mask_counts
+    counts = _box_counts if _is_box(lattice) else _mask_counts
     table, wanted = np.array([counts(box) for box in boxes]), counts(lattice)
     terms, last = wanted.size, len(boxes)
     return _solve(table, wanted, last - terms), _solve(table, wanted, last - terms - 1)
+
+
+def boundary_weights(lattice: Lattice, boxes: Sequence[Lattice], best: np.ndarray) -> np.ndarray:
+    """(boxes,) weights of the boxes in one term of the boundary for each site at a step of it, beyond those
+    that the boxes bring; zero for a box."""
+    if _is_box(lattice):
+        return np.zeros(len(boxes))
+    table, one = np.array([_mask_counts(box) for box in boxes]), np.array([0.0, 1.0])
+    brought = float(np.sum(best * [_steps(box) for box in boxes]))
+    return _solve(table, one, len(boxes) - one.size) * (_steps(lattice) - brought)
+
+
+def _is_box(lattice: Lattice) -> bool:
+    return lattice.mask is None and lattice.neighbourhood != "hexagonal"
+
+
+def _steps(lattice: Lattice) -> int:
+    """Sites that miss a neighbour along more than one axis."""
+    exists = lattice.exists
+    axes = np.zeros(exists.shape, dtype=np.uint8)
+    for axis in range(exists.ndim):
+        along, count = np.moveaxis(exists, axis, 0), np.moveaxis(axes, axis, 0)
+        missing = np.ones(along.shape, dtype=bool)
+        missing[1:-1] = ~(along[:-2] & along[2:])
+        count += missing
+    return int(np.count_nonzero(exists & (axes > 1)))
 
 
 def _solve(table: np.ndarray, wanted: np.ndarray, first: int) -> np.ndarray:
@@ -105,8 +134,12 @@ def compose(lattice: Lattice, curves: Sequence[Binding], beta: np.ndarray) -> Co
     # Terms that were left out weigh less in larger boxes.
     left_out = SMALLER * (mean - total(other, means))
     left_out_variance = SMALLER * (variance - total(other, variances))
-    mean_se = CORRELATED * np.sqrt(mean_error + left_out * left_out)
-    variance_se = CORRELATED * np.sqrt(variance_error + left_out_variance * left_out_variance)
+    boundary = boundary_weights(lattice, boxes, best)
+    steps, steps_variance = STEP * total(boundary, means), STEP * total(boundary, variances)
+    mean_se = CORRELATED * np.sqrt(mean_error + left_out * left_out + steps * steps)
+    variance_se = CORRELATED * np.sqrt(
+        variance_error + left_out_variance * left_out_variance + steps_variance * steps_variance
+    )
     # Differences of large numbers may leave nothing: as much as the largest box has for its number of edges.
     least = variances[-1] * (lattice.edges / boxes[-1].edges) / 4.0
     variance_se = np.where(variance < least, np.maximum(variance_se, least), variance_se)
