@@ -61,6 +61,24 @@ def evidence(state, y, neighbours, beta, k, density):
 
 
 @njit(cache=True)
+def mixture(y, shares, density):
+    """sum_i log sum_j share_j p(y_i | z_i = j): pixels without neighbours."""
+    logs, total = np.empty(shares.size), 0.0
+    for i in range(y.size):
+        largest = -np.inf
+        for j in range(shares.size):
+            logs[j] = log_density(density, j, y[i])
+            if shares[j] > 0.0:
+                largest = max(largest, logs[j])
+        likelihood = 0.0
+        for j in range(shares.size):
+            if shares[j] > 0.0:
+                likelihood += shares[j] * exp(logs[j] - largest)
+        total += largest + log(likelihood)
+    return total
+
+
+@njit(cache=True)
 def labelled(state, y, neighbours, density):
     """sum_i log p(y_i | z_i), over all pixels."""
     total = 0.0

@@ -13,7 +13,7 @@ least squares (Otsu 1979), which cuts large groups, and the least error of a mix
 (Kittler and Illingworth 1986), which leaves them whole.
 
 Where the priors identify the labels, so do these: in the same smoothed images every pixel has the label under
-whose prior it is most probable.  In the first half of their rounds the means are held at those of the prior,
+whose prior it is most probable.  In the first stage the means are held at those of the prior,
 until the labels have found together: single pixels that noise has put under a label would move its mean.
 
 **Settling.** Every candidate makes some sweeps of the chain itself, in rounds, each at the beta that
@@ -26,8 +26,15 @@ pseudolikelihood information criterion (Stanford and Raftery 2002), by
     sum_i log sum_j p(z_i = j | neighbours of i, beta) p(y_i | z_i = j)  +  log p(noise),
 
 which sums over the label of every pixel given its neighbours, and so counts the entropy of labels that the
-data leave open, instead of rewarding or punishing it.  It is averaged over the later rounds.  After half of
-them the worse half of the candidates is dropped.
+data leave open, instead of rewarding or punishing it.  The worse half of the candidates is dropped after the
+first stage.  Labels that have not settled have too high a score: at first, thresholds that split a label with
+nearly all pixels were ahead of the right mode, 5000 behind which they ended.  So those that are left make as
+many rounds again before the ones that count.
+
+The score sees one neighbourhood at a time, and where labels are ordered it hardly tells a label with nearly
+all pixels from the same label split in two.  Among candidates that it does not tell apart, one that describes
+the values decisively better is taken: by sum_i log sum_j share_j p(y_i | z_i = j), in which a label that is
+missing elsewhere shows.
 """
 
 import math
@@ -37,7 +44,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import arithmetic, rng
-from ..kernels.evidence import evidence
+from ..kernels.evidence import evidence, mixture
 from ..kernels.neighbours import neighbours, pad
 from ..lattice import GRAPH, MASKED, Lattice, pairs
 from ..model.transition import transition
@@ -46,8 +53,8 @@ from ..slabs import slabs
 from .chain import LabelChain
 
 SMOOTHINGS = (0, 1, 2)
-# Rounds of settling, and the sweeps of each.
-ROUNDS, SWEEPS = 8, 5
+# Rounds of settling in every stage, of which the last counts, and the sweeps of a round.
+STAGES, SWEEPS = (4, 4, 8), 5
 # The evidence of a candidate is summed over about this many pixels at most, the same for all candidates.
 PIXELS = 250_000
 BINS = 256
@@ -60,6 +67,9 @@ TAILS = (1e-4, 1.0 - 1e-4)
 # A mode has no weight where its score is behind the best by more than this times the root of the number of
 # pixels; within a mode a score has an sd of up to 0.3 of that root.
 MINOR = 1.5
+# One that describes the values better by this much, in log likelihood, does so decisively: within a mode that
+# varies by about ten.
+DECISIVE = 30.0
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
 SMALLEST = 1e-6
 LARGEST_STEP = 0.5
@@ -86,35 +96,50 @@ def settle(
     # Odd, so that the pixels are of both colours.
     judge = _Judge(chain, values, interval, step=values.size // PIXELS | 1)
     rivals = list(_rivals(chain, values, seed, number, start))
-    for _ in range(2):
+    for stage, rounds in enumerate(STAGES):
         for rival in rivals:
-            judge.run(rival, ROUNDS // 2)
+            judge.run(rival, rounds)
         rivals.sort(key=lambda rival: -rival.score)
-        rivals = _far(rivals, chain.lattice.sites) if far else rivals[: (len(rivals) + 1) // 2]
-    judge.put(rivals[0])
-    return rivals[0].statistic
+        if stage == 0:
+            rivals = [_far(rivals, chain.lattice.sites)] if far else rivals[: (len(rivals) + 1) // 2]
+    best = _best(rivals, judge, chain.lattice.sites)
+    judge.put(best)
+    return best.statistic
+
+
+def _of_weight(rivals, sites):
+    """Those of the candidates, the best first, of which the score does not say for sure that their mode has
+    no weight."""
+    return [rival for rival in rivals if rival.score > rivals[0].score - MINOR * math.sqrt(sites)]
 
 
 def _far(rivals, sites):
-    """Of candidates, the best first, the one whose S(z) is farthest from the best, but none whose score says
-    for sure that its mode has no weight."""
-    late = [float(rival.statistic[rival.statistic.size // 2 :].mean()) for rival in rivals]
-    near = [rival.score > rivals[0].score - MINOR * math.sqrt(sites) for rival in rivals]
-    return [max(zip(late, near, rivals), key=lambda rival: rival[1] * abs(rival[0] - late[0]))[2]]
+    """Of candidates, the best first, the one of weight whose S(z) is farthest from the best's."""
+    near = _of_weight(rivals, sites)
+    late = [float(rival.statistic[rival.statistic.size // 2 :].mean()) for rival in near]
+    return near[int(np.argmax(np.abs(np.array(late) - late[0])))]
+
+
+def _best(rivals, judge, sites):
+    """Of candidates, the best first: that, or one of weight that describes the values decisively better."""
+    near = _of_weight(rivals, sites)
+    described = [judge.described(rival) for rival in near] if len(near) > 1 else [0.0]
+    other = int(np.argmax(described))
+    return near[other if described[other] > described[0] + DECISIVE else 0]
 
 
 def work_of_settling(
     chain: LabelChain, values: np.ndarray, interval: tuple[float, float], rivals: int
 ) -> tuple[int, float]:
     """What `settle` takes: the sweeps, and the seconds of all else, from one candidate and one look at it."""
-    numbers = rivals, (rivals + 1) // 2  # of candidates, in either half
-    sweeps, looks = sum(numbers) * SWEEPS * ROUNDS // 2, numbers[0] + sum(numbers) * ROUNDS // 2
+    rounds = rivals * STAGES[0] + (rivals + 1) // 2 * sum(STAGES[1:])
+    sweeps, looks = rounds * SWEEPS, rivals + rounds
     started = time.perf_counter()
     next(candidates(chain.lattice, values.copy(), chain.k))
     divided = time.perf_counter()
     _Judge(chain, values, interval, step=values.size // PIXELS | 1).look(sum(interval) / 2)
     looked = time.perf_counter() - divided
-    return sweeps, numbers[0] * (divided - started) + looks * looked
+    return sweeps, rivals * (divided - started) + looks * looked
 
 
 def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:
@@ -201,6 +226,7 @@ class _Judge:
     def __init__(self, chain, values, interval, step):
         self._chain, self._interval = chain, interval
         self._neighbours = neighbours(chain.lattice, step)
+        self._values = values
         self._y = np.ascontiguousarray(chain.lattice.pixels(values)[::step])
 
     def put(self, rival):
@@ -248,6 +274,13 @@ class _Judge:
         )
         whole = data * chain.lattice.sites / max(pixels, 1)
         return whole + chain.noise.log_prior(values), slope, curvature
+
+    def described(self, rival):
+        """The log likelihood of all values, by the shares and the noise of the labels of a candidate."""
+        self.put(rival)
+        chain = self._chain
+        shares = np.bincount(chain.lattice.pixels(chain.labels), minlength=chain.k) / chain.lattice.sites
+        return mixture(chain.lattice.pixels(self._values), shares, chain.noise.density(chain.values))
 
     def _climb(self, rival):
         """The score; beta makes a step towards the maximum of the pseudolikelihood."""
