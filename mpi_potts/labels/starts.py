@@ -31,10 +31,11 @@ first stage.  Labels that have not settled have too high a score: at first, thre
 nearly all pixels were ahead of the right mode, 5000 behind which they ended.  So those that are left make as
 many rounds again before the ones that count.
 
-The score sees one neighbourhood at a time, and where labels are ordered it hardly tells a label with nearly
-all pixels from the same label split in two.  Among candidates that it does not tell apart, one that describes
-the values decisively better is taken: by sum_i log sum_j share_j p(y_i | z_i = j), in which a label that is
-missing elsewhere shows.
+The labels that surround a pixel were drawn with the data, and where a label has nearly all pixels, the same
+label split in two that follow the noise has as high a score, or one higher by some thousandths a pixel.
+Splits leave labels missing elsewhere, though, so that they describe the values worse.  Among candidates whose
+scores do not tell, one that has a decisively larger sum_i log sum_j share_j p(y_i | z_i = j) is taken, which
+may be behind in score by `LEVERAGE` times as much.
 """
 
 import math
@@ -67,9 +68,11 @@ TAILS = (1e-4, 1.0 - 1e-4)
 # A mode has no weight where its score is behind the best by more than this times the root of the number of
 # pixels; within a mode a score has an sd of up to 0.3 of that root.
 MINOR = 1.5
-# One that describes the values better by this much, in log likelihood, does so decisively: within a mode that
-# varies by about ten.
-DECISIVE = 30.0
+# Nor does it tell where it is behind by less than this a pixel: one label split in two was 0.002 ahead.
+UNTOLD = 0.005
+# A candidate that describes the values better by this much, in log likelihood, does so decisively: within a
+# mode that varies by about ten.  Splits were ahead in score by up to 6 times what they were behind in this.
+DECISIVE, LEVERAGE = 30.0, 10.0
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
 SMALLEST = 1e-6
 LARGEST_STEP = 0.5
@@ -107,24 +110,22 @@ def settle(
     return best.statistic
 
 
-def _of_weight(rivals, sites):
-    """Those of the candidates, the best first, of which the score does not say for sure that their mode has
-    no weight."""
-    return [rival for rival in rivals if rival.score > rivals[0].score - MINOR * math.sqrt(sites)]
-
-
 def _far(rivals, sites):
-    """Of candidates, the best first, the one of weight whose S(z) is farthest from the best's."""
-    near = _of_weight(rivals, sites)
+    """Of candidates, the best first, the one whose S(z) is farthest from its, but none whose score says
+    for sure that its mode has no weight."""
+    near = [rival for rival in rivals if rival.score > rivals[0].score - MINOR * math.sqrt(sites)]
     late = [float(rival.statistic[rival.statistic.size // 2 :].mean()) for rival in near]
     return near[int(np.argmax(np.abs(np.array(late) - late[0])))]
 
 
 def _best(rivals, judge, sites):
-    """Of candidates, the best first: that, or one of weight that describes the values decisively better."""
-    near = _of_weight(rivals, sites)
-    described = [judge.described(rival) for rival in near] if len(near) > 1 else [0.0]
-    other = int(np.argmax(described))
+    """Of candidates, the best first: that, or one that describes the values decisively better."""
+    untold = max(MINOR * math.sqrt(sites), UNTOLD * sites)
+    near = [rival for rival in rivals if rival.score > rivals[0].score - untold]
+    if len(near) == 1:
+        return near[0]
+    described = np.array([judge.described(rival) for rival in near])
+    other = int(np.argmax([rival.score for rival in near] + LEVERAGE * described))
     return near[other if described[other] > described[0] + DECISIVE else 0]
 
 
