@@ -9,10 +9,11 @@ from enumeration import neighbours
 from fitting import problem_of, run_fit, write_input
 from launch import finish, start
 
+from mpi_potts import rng
 from mpi_potts.estimation import quadrature
 from mpi_potts.graph import Graph
 from mpi_potts.kernels import gaussian
-from mpi_potts.kernels.evidence import evidence
+from mpi_potts.kernels.evidence import evidence, mixture
 from mpi_potts.labels import starts
 from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.guide import Guide
@@ -20,8 +21,10 @@ from mpi_potts.lattice import Lattice
 from mpi_potts.methods.smc_abc import SmcFit
 from mpi_potts.methods.surrogate import SurrogateFit
 from mpi_potts.model.gaussian import gaussian_noise
+from mpi_potts.model.potts import Sampler
 from mpi_potts.model.pseudolikelihood import Pseudolikelihood
 from mpi_potts.posterior.outcome import outcome
+from mpi_potts.rng import Purpose
 from mpi_potts.runtime.parallel import ALONE
 from mpi_potts.smc.sampler import _initial
 from mpi_potts.smc.sources import from_binding
@@ -141,6 +144,33 @@ def test_small_labels_are_found_beside_a_large_one(name):
         assert chain.values[0] == pytest.approx(np.sort(mean), abs=0.2)
         assert chain.values[1] == pytest.approx(np.full(3, sd), abs=0.15)
         assert np.all(chain.labels[~exists] == 255)
+
+
+def test_the_description_of_the_values_is_its_definition():
+    data = np.random.default_rng(8)
+    y, shares = data.normal(size=50), np.array([0.5, 0.0, 0.3, 0.2])
+    noise = np.stack([data.normal(size=4), data.uniform(0.5, 2.0, 4)])
+    density = np.exp(-0.5 * ((y[:, None] - noise[0]) / noise[1]) ** 2) / (noise[1] * np.sqrt(2 * np.pi))
+    found = mixture(y, shares, gaussian_noise(4).density(noise))
+    assert found == pytest.approx(np.log(density @ shares).sum(), rel=1e-12)
+
+
+def in_a_sea(beta, k, sd, seed, side=400):
+    """An image beyond the transition: small clusters of other labels in one that has nearly all pixels."""
+    sampler = Sampler(Lattice((side, side)), k, "alternating")
+    state = sampler.start("ordered", rng.stream(seed, Purpose.SIMULATE_START))
+    sampler.sweeps(state, beta, rng.stream(seed, Purpose.SIMULATE), 0, 200)
+    z = sampler.labels(state)
+    return z, observed(z, np.arange(float(k)), sd, seed)
+
+
+@pytest.mark.parametrize(("seed", "number"), [(1, 0), (1, 1), (2, 1), (3, 0)])
+def test_small_clusters_in_a_sea_are_found_and_the_sea_is_not_split(seed, number):
+    _, values = in_a_sea(1.23, 5, 0.45, seed)
+    chain = warm_chain(values, 5, number=number)
+    starts.settle(chain, values, (0.0, 2.9), 7, number)
+    assert np.sort(chain.values[0]) == pytest.approx(np.arange(5.0), abs=0.15)
+    assert chain.values[1] == pytest.approx(0.45, abs=0.1)
 
 
 def test_priors_that_name_the_labels_are_obeyed():

@@ -26,10 +26,10 @@ pseudolikelihood information criterion (Stanford and Raftery 2002), by
     sum_i log sum_j p(z_i = j | neighbours of i, beta) p(y_i | z_i = j)  +  log p(noise),
 
 which sums over the label of every pixel given its neighbours, and so counts the entropy of labels that the
-data leave open, instead of rewarding or punishing it.  The worse half of the candidates is dropped after the
-first stage.  Labels that have not settled have too high a score: at first, thresholds that split a label with
-nearly all pixels were ahead of the right mode, 5000 behind which they ended.  So those that are left make as
-many rounds again before the ones that count.
+data leave open, instead of rewarding or punishing it.  Most of the worse half of the candidates are dropped
+after the first stage.  Labels that have not settled have too high a score: at first, thresholds that split a
+label with nearly all pixels were ahead of the right mode, 5000 behind which they ended.  So those that are
+left make as many rounds again before the ones that count.
 
 The labels that surround a pixel were drawn with the data, and where a label has nearly all pixels, the same
 label split in two that follow the noise has as high a score, or one higher by some thousandths a pixel.
@@ -71,8 +71,8 @@ MINOR = 1.5
 # Nor does it tell where it is behind by less than this a pixel: one label split in two was 0.002 ahead.
 UNTOLD = 0.005
 # A candidate that describes the values better by this much, in log likelihood, does so decisively: within a
-# mode that varies by about ten.  Splits were ahead in score by up to 6 times what they were behind in this.
-DECISIVE, LEVERAGE = 30.0, 10.0
+# mode that varies by a few.  Splits were ahead in score by up to 9 times what they were behind in this.
+DECISIVE, LEVERAGE = 10.0, 20.0
 # The smallest variance of a label at its start, in that of the image; the largest change of beta in a round.
 SMALLEST = 1e-6
 LARGEST_STEP = 0.5
@@ -104,7 +104,7 @@ def settle(
             judge.run(rival, rounds)
         rivals.sort(key=lambda rival: -rival.score)
         if stage == 0:
-            rivals = [_far(rivals, chain.lattice.sites)] if far else rivals[: (len(rivals) + 1) // 2]
+            rivals = [_far(rivals, chain.lattice.sites)] if far else _better(rivals, judge)
     best = _best(rivals, judge, chain.lattice.sites)
     judge.put(best)
     return best.statistic
@@ -116,6 +116,13 @@ def _far(rivals, sites):
     near = [rival for rival in rivals if rival.score > rivals[0].score - MINOR * math.sqrt(sites)]
     late = [float(rival.statistic[rival.statistic.size // 2 :].mean()) for rival in near]
     return near[int(np.argmax(np.abs(np.array(late) - late[0])))]
+
+
+def _better(rivals, judge):
+    """The better half of candidates, the best first, and of the others the one that describes the values
+    best."""
+    half = (len(rivals) + 1) // 2
+    return rivals[:half] + sorted(rivals[half:], key=judge.described)[-1:]
 
 
 def _best(rivals, judge, sites):
@@ -133,7 +140,7 @@ def work_of_settling(
     chain: LabelChain, values: np.ndarray, interval: tuple[float, float], rivals: int
 ) -> tuple[int, float]:
     """What `settle` takes: the sweeps, and the seconds of all else, from one candidate and one look at it."""
-    rounds = rivals * STAGES[0] + (rivals + 1) // 2 * sum(STAGES[1:])
+    rounds = rivals * STAGES[0] + min(rivals, (rivals + 1) // 2 + 1) * sum(STAGES[1:])
     sweeps, looks = rounds * SWEEPS, rivals + rounds
     started = time.perf_counter()
     next(candidates(chain.lattice, values.copy(), chain.k))
