@@ -7,6 +7,7 @@ with two labels, from starts as far off as those of a sampler.  So the right bet
 import math
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import ising
 import numpy as np
@@ -21,6 +22,7 @@ from mpi_potts.binding.estimates import Estimator, moments_of
 from mpi_potts.estimation.settling import FEWEST, settled_from
 from mpi_potts.estimation.verdicts import FLAG_SHORT
 from mpi_potts.lattice import Lattice
+from mpi_potts.methods import adapt
 from mpi_potts.model.transition import transition
 from mpi_potts.rng import float_bits
 
@@ -311,6 +313,34 @@ def test_the_same_chains_make_the_same_decisions():
     first.search(Sought(exact(0.9)[0]), limits())
     second.search(Sought(exact(0.9)[0]), limits())
     assert first.rounds == second.rounds and first.curve.digest == second.curve.digest
+
+
+def refine(world, targets, enough):
+    """What an image's adaptation does around its targets, with the chains of a world; the curve."""
+    bench = SimpleNamespace(chains=world.chains, extend=lambda requests, *_: world.extend(requests))
+    stage = SimpleNamespace(
+        limits=limits(), estimator=world.estimator, bench=bench, curve=lambda: world.curve, limited=[]
+    )
+    return adapt._Adaptation._refine(stage, targets, None, enough)
+
+
+def test_what_lies_on_the_way_is_simulated_no_better_than_it_moves():
+    near, far = Sought(exact(0.4)[0]), Sought(exact(1.2)[0])
+    world = World(15)
+    assert refine(world, [near, far], [100.0, 100.0]).digest == world.curve.digest and not world.chains
+    curve = refine(world, [near, far], [100.0, 0.3])
+    assert aim(curve, far, INTERVAL).error < 0.3 < aim(curve, near, INTERVAL).error
+    assert world.chains and min(world.chains) > 0.8
+    curve = refine(world, [near, far], None)
+    assert max(aim(curve, target, INTERVAL).error for target in (near, far)) <= 0.1
+
+
+def test_how_far_targets_moved_is_in_widths_of_the_posterior():
+    world = World(16, rough=0.01)
+    (low, _), (high, sd) = exact(0.6), exact(0.602)
+    found = adapt._moved([Sought(high, 2.0)], [Sought(low)], world.curve, INTERVAL)
+    assert found == pytest.approx([0.002 * sd / 2.0], rel=0.1)
+    assert adapt._moved([Sought(high), Sought(low)], [Sought(low)], world.curve, INTERVAL) == [math.inf] * 2
 
 
 @pytest.mark.long

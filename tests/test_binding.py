@@ -333,20 +333,21 @@ def swendsen_wang(lattice, beta, seed, sweeps, burn_in=100):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["critical", "regular"])
-@pytest.mark.parametrize(("points", "seeds"), [(10, 40), (20, 40), (50, 16)])
+@pytest.mark.parametrize(("points", "seeds"), [(10, 40), (20, 40), (50, 16), (200, 12)])
 def test_errors_are_honest_at_the_transition_on_sparse_grids_of_real_chains(kind, points, seeds):
     lattice, log_c = Lattice((125, 125)), plane_of_two_labels()
     near = np.array([0.80, 0.84, 0.86, 0.87, 0.88, 0.885, 0.89, 0.90, 0.92, 0.95, 1.0])
     truth = log_c.derivative(1)(near), np.sqrt(log_c.derivative(2)(near)), log_c(near)
     z = []
     for seed in range(seeds):
-        beta = make_grid(kind, points, lattice, 2, (0.0, 1.6), seed)
+        beta = make_grid(kind, points, lattice, 2, (0.0, 2.2), seed)
         binding = swendsen_wang(lattice, beta, 100 + seed, 600)
         found = *binding.moments(near), binding.log_normaliser(near)
         scale = *binding.standard_errors(near), binding.log_normaliser_error(near)
         z.append([(f - t) / s for f, t, s in zip(found, truth, scale)])
     # z of one curve are correlated: as if each curve had two of its own.
     spread, allowance = rms(np.moveaxis(z, 1, 0).reshape(3, -1)), 3 / np.sqrt(4 * seeds)
+    print(f"\n{kind}, {points} points, {seeds} grids: root mean square z of mean, sd, log C", spread.round(2))
     assert (spread < 1.3 + allowance).all()
     # Where nothing tells how high the peak is, log C may be better than its error.
     assert (spread > 0.8 - allowance).all()

@@ -286,8 +286,11 @@ class _Judge:
     def described(self, rival):
         """The log likelihood of all values, by the shares and the noise of the labels of a candidate."""
         self.put(rival)
-        chain = self._chain
-        shares = np.bincount(chain.lattice.pixels(chain.labels), minlength=chain.k) / chain.lattice.sites
+        chain, counts = self._chain, np.zeros(self._chain.k, np.int64)
+        labels = chain.lattice.pixels(chain.labels)
+        for part in slabs(labels.size):  # of whole images bincount makes numbers of eight bytes
+            counts += np.bincount(labels[part], minlength=chain.k)
+        shares = counts / chain.lattice.sites
         return mixture(chain.lattice.pixels(self._values), shares, chain.noise.density(chain.values))
 
     def _climb(self, rival):

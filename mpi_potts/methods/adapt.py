@@ -353,8 +353,8 @@ class _Adaptation:
         while rounds < MOST_ROUNDS:
             aims = [aim(curve, target, self.limits.interval) for target in targets]
             requests: dict[tuple[float, str], int] = {}
-            for search, target, here, least in zip(searches, targets, aims, enough):
-                if here.error < least:
+            for search, target, here, will_do in zip(searches, targets, aims, enough):
+                if here.error < will_do:
                     continue
                 for beta, kind, sweeps in search.plan(self.estimator, curve, self.bench.chains, target):
                     requests[beta, kind] = max(sweeps, requests.get((beta, kind), 0))
