@@ -310,11 +310,11 @@ def random_image(data):
     return z, mean[z] + (data.uniform(0.4, 1.1) * data.uniform(0.7, 1.3, 3))[z] * data.normal(size=z.shape)
 
 
-def after_sweeps(chain, table):
-    """The most probable labels of a chain."""
-    chain.sample(table, BETA, 400, count=False)
-    chain.sample(table, BETA, 300)
-    return chain.probabilities().argmax(axis=-1)
+def after_few_sweeps(chain, table):
+    """The most probable labels of a chain, named in the order of their means."""
+    chain.sample(table, BETA, 50)
+    name = np.argsort(np.argsort(chain.values[0]))
+    return name[chain.probabilities().argmax(axis=-1)]
 
 
 @pytest.mark.long
@@ -335,7 +335,7 @@ def test_a_start_is_as_good_as_the_truth(tmp_path):
                 noise = [[f(values[z == j]) for j in range(3)] for f in (np.mean, np.std)]
                 packed["noise"] = (np.array(noise) - [[chain.centre], [0.0]]) / chain.unit
                 chain.unpack(packed)
-            right[name] = (after_sweeps(chain, table) == z).mean()
+            right[name] = (after_few_sweeps(chain, table) == z).mean()
         assert right["best"] > right["truth"] - 0.01
         missed += right["warm"] < right["truth"] - 0.1
     assert missed >= 3
