@@ -1,4 +1,5 @@
-"""Run the suite as `make test` means it: serially, then tests/mpi under mpirun on every number of ranks.
+"""Run the suite as `make test` means it: first what is no test of ranks, its files dealt to two processes,
+then tests/mpi under mpirun on every number of ranks.
 
     python scripts/run_tests.py              # what must pass before a change is kept
     python scripts/run_tests.py --long       # the statistical checks marked `long`
@@ -20,6 +21,10 @@ from pathlib import Path
 
 PYTEST = [sys.executable, "-m", "pytest", "--color=no", "-p", "no:cacheprovider"]
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
+
+# Where there are two cores: compiling and the time that subprocesses take to start is most of the work.  The
+# tests of one file share what they have made, so a file stays with one process.
+DEALT = ["-n", str(min(2, len(os.sched_getaffinity(0)))), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 # Standard output of the first rank is shown; that of the others is kept, for when something fails.
 ONE_RANK = '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec > "$LOGS/$OMPI_COMM_WORLD_RANK" 2>&1; exec "$0" "$@"'
@@ -62,7 +67,7 @@ def counts(output):
 
 
 def serial(selection, limit):
-    return counts(run([*PYTEST, "tests", "--ignore=tests/mpi", "-rs", *selection], limit))
+    return counts(run([*PYTEST, "tests", "--ignore=tests/mpi", "-rs", *DEALT, *selection], limit))
 
 
 def on_ranks(ranks, selection, limit):
@@ -99,7 +104,7 @@ def arguments():
 def main():
     options = arguments()
     selection = ["-m", "long" if options.long else "not long"]
-    limit = options.limit or (7200 if options.long else 1200)
+    limit = options.limit or (7200 if options.long else 2400)
     begin = time.perf_counter()
     check = [sys.executable, "scripts/check_parallel.py", 2, "--hdf5"]
     parts = [("two ranks write one file", lambda: run(["mpirun", "-n", 2, *check], 60) and Counter())]

@@ -12,6 +12,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# Open MPI 4 and 5 bind the first ranks of every job to the same cores, though several jobs may run at once.
+UNBOUND = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
 # What an MPI library leaves in the environment of a rank would make a process started by a test join it.
 LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_LOCAL", "HYDRA_", "SLURM_STEP")
 
@@ -32,7 +37,7 @@ def environment(**changes: str) -> dict[str, str]:
     """The environment of a fresh shell: no launcher above, one thread, root allowed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_PREFIXES)}
     kept |= dict.fromkeys(THREADS, "1")
-    kept |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    kept |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} | UNBOUND
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return kept | changes
 
