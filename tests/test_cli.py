@@ -350,6 +350,7 @@ def test_doctor_finds_the_launcher_and_the_libraries(ranks):
     parallel = "yes" if store.parallel_hdf5() else "no"
     for part in ("mpi4py", "h5py", f"parallel {parallel}", "NUMBA_NUM_THREADS=1", "cpu", "vectors", "numpy"):
         assert part in ended.stdout
+    assert "prefer-256-bit" not in ended.stdout
 
 
 @pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"])

@@ -12,6 +12,7 @@ ranks nor files.
 May import: ground.
 """
 
-from . import cache
+from . import cache, widths
 
 cache.ensure()
+widths.widen()
