@@ -246,6 +246,19 @@ def test_a_fit_stays_with_the_labels_it_starts_from(unequal, method):
     assert (found["labels/map"] == z).mean() < 0.8
 
 
+def test_the_fit_goes_on_from_the_start_that_the_search_for_its_binding_function_made(unequal):
+    problem = unequal[2]
+    searched, fitted, alone = (problem.chains(ALONE).chains[0] for _ in range(3))
+    found = problem.first_start(0, searched)
+    assert problem.started
+    assert np.array_equal(problem.start(0, fitted), found) and not problem.started
+    assert np.array_equal(problem.start(0, alone), found)
+    traces = [chain.sweep(np.full(60, 0.7)) for chain in (searched, fitted, alone)]
+    for trace in traces[1:]:
+        assert np.array_equal(trace.statistic, traces[0].statistic)
+        assert np.array_equal(trace.noise, traces[0].noise)
+
+
 def test_a_guide_is_needed_until_the_particles_are_near(unequal):
     _, _, problem = unequal
     guide = Guide(problem.binding, problem.config.prior.beta, "path")

@@ -1,8 +1,8 @@
 """Vectors as wide as the CPU has them.
 
 LLVM takes 256 bits on Intel's CPUs with AVX-512 (`prefer-256-bit`), since some lower their clock for wider
-ones.  The sweeps gain more than that costs: with 512 bits a label sweep takes 0.7 of the time on a Skylake,
-and on a Sapphire Rapids.  The bits are the same.
+ones.  The sweeps gain more than that costs: with 512 bits a label sweep takes 0.7 of the time on a Skylake
+(prototypes took 0.6 to 0.65 on a Sapphire Rapids).  The bits are the same.
 """
 
 import numba

@@ -377,7 +377,7 @@ class _Adaptation:
         problem.compile(self.comm)
         chains = problem.chains(self.comm)
         curve = self.curve()
-        chains.warm_up(problem.start)
+        chains.warm_up(problem.first_start)
         targets: list[Sought] = []
         searches: list[Search] = []
         settled, bout, interval = False, 0, self.limits.interval

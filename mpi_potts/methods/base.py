@@ -7,7 +7,7 @@ outcome ask these two, and know no method by its name.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -266,6 +266,7 @@ class Problem:
 
     image : only on ranks that have a label chain, the first `fit.chains`; None on the others
     facts : what all ranks know of the image
+    started : label chains of this rank at their starts, packed, with S(z) of the last sweeps there
     """
 
     config: Config
@@ -273,6 +274,7 @@ class Problem:
     lattice: Lattice
     binding: Binding | None
     facts: Facts
+    started: dict[int, tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config, image: Image, lattice: Lattice, binding: Binding | None) -> "Problem":
@@ -355,10 +357,21 @@ class Problem:
         keys = config.fit
         return LabelChain(self.lattice, self.pixels.values, *chain, keys.sort_labels, keys.crossing)
 
+    def first_start(self, number: int, chain: LabelChain) -> np.ndarray:
+        """As `start`, and kept for the chain that starts next: the same chain, in the fit after a search for
+        the binding function."""
+        statistic = self.start(number, chain)
+        self.started[number] = chain.pack(counts=False), statistic
+        return statistic
+
     def start(self, number: int, chain: LabelChain) -> np.ndarray:
         """The first sweeps of a chain: at beta = 0, below the phase transition; then, of hidden labels,
         the best of a few candidates; or of the labels that fit.start says.  S(z) after each of the last
         sweeps."""
+        if number in self.started:
+            packed, statistic = self.started.pop(number)
+            chain.unpack(packed)
+            return statistic
         config, start = self.config, self.config.fit.start
         if self.hidden and start not in ("best", "paper"):
             given = "prior" if self.pixels.start is None else self.pixels.start
