@@ -66,10 +66,9 @@ FINE = 2.0**-30
 # Bins of the histograms lie between these quantiles; what is beyond is in the first and the last.
 TAILS = (1e-4, 1.0 - 1e-4)
 # A mode has no weight where its score is behind the best by more than this times the root of the number of
-# pixels; within a mode a score has an sd of up to 0.3 of that root.
-MINOR = 1.5
-# Nor does it tell where it is behind by less than this a pixel: one label split in two was 0.002 ahead.
-UNTOLD = 0.005
+# pixels, of which within a mode a score has an sd of up to 0.3, and by more than so much a pixel: one label
+# split in two was 0.002 ahead.
+MINOR, UNTOLD = 1.5, 0.005
 # A candidate that describes the values better by this much, in log likelihood, does so decisively: within a
 # mode that varies by a few.  Splits were ahead in score by up to 9 times what they were behind in this.
 DECISIVE, LEVERAGE = 10.0, 20.0
@@ -113,7 +112,7 @@ def settle(
 def _far(rivals, sites):
     """Of candidates, the best first, the one whose S(z) is farthest from its, but none whose score says
     for sure that its mode has no weight."""
-    near = [rival for rival in rivals if rival.score > rivals[0].score - MINOR * math.sqrt(sites)]
+    near = [rival for rival in rivals if rival.score > rivals[0].score - untold(sites)]
     late = [float(rival.statistic[rival.statistic.size // 2 :].mean()) for rival in near]
     return near[int(np.argmax(np.abs(np.array(late) - late[0])))]
 
@@ -127,8 +126,7 @@ def _better(rivals, judge):
 
 def _best(rivals, judge, sites):
     """Of candidates, the best first: that, or one that describes the values decisively better."""
-    untold = max(MINOR * math.sqrt(sites), UNTOLD * sites)
-    near = [rival for rival in rivals if rival.score > rivals[0].score - untold]
+    near = [rival for rival in rivals if rival.score > rivals[0].score - untold(sites)]
     if len(near) == 1:
         return near[0]
     described = np.array([judge.described(rival) for rival in near])
@@ -136,18 +134,27 @@ def _best(rivals, judge, sites):
     return near[other if described[other] > described[0] + DECISIVE else 0]
 
 
+def untold(sites: int) -> float:
+    """How far the score of a mode may be behind that of another which may yet have less weight."""
+    return max(MINOR * math.sqrt(sites), UNTOLD * sites)
+
+
 def work_of_settling(
     chain: LabelChain, values: np.ndarray, interval: tuple[float, float], rivals: int
 ) -> tuple[int, float]:
-    """What `settle` takes: the sweeps, and the seconds of all else, from one candidate and one look at it."""
+    """What `settle` takes: the sweeps, and the seconds of all else, from one candidate and one look at it of
+    either kind."""
     rounds = rivals * STAGES[0] + min(rivals, (rivals + 1) // 2 + 1) * sum(STAGES[1:])
     sweeps, looks = rounds * SWEEPS, rivals + rounds
     started = time.perf_counter()
     next(candidates(chain.lattice, values.copy(), chain.k))
     divided = time.perf_counter()
-    _Judge(chain, values, interval, step=values.size // PIXELS | 1).look(sum(interval) / 2)
-    looked = time.perf_counter() - divided
-    return sweeps, rivals * (divided - started) + looks * looked
+    judge = _Judge(chain, values, interval, step=values.size // PIXELS | 1)
+    judge.look(sum(interval) / 2)
+    looked = time.perf_counter()
+    judge.describe()
+    described = time.perf_counter() - looked
+    return sweeps, rivals * (divided - started + described) + looks * (looked - divided)
 
 
 def score(chain: LabelChain, values: np.ndarray, beta: float) -> float:
@@ -286,6 +293,10 @@ class _Judge:
     def described(self, rival):
         """The log likelihood of all values, by the shares and the noise of the labels of a candidate."""
         self.put(rival)
+        return self.describe()
+
+    def describe(self):
+        """The same of the state that the chain is in."""
         chain, counts = self._chain, np.zeros(self._chain.k, np.int64)
         labels = chain.lattice.pixels(chain.labels)
         for part in slabs(labels.size):  # of whole images bincount makes numbers of eight bytes

@@ -136,9 +136,9 @@ def not_one_answer(beta: np.ndarray, shares: np.ndarray, why: str) -> str:
 
 def minor_modes(behind: np.ndarray, sites: int) -> Iterator[str]:
     """Names the chains of hidden labels that are in a mode of much less evidence than the best."""
-    from ..labels.starts import MINOR  # numba comes with it
+    from ..labels.starts import untold  # numba comes with it
 
-    worse = np.flatnonzero(behind > MINOR * np.sqrt(sites))
+    worse = np.flatnonzero(behind > untold(sites))
     if worse.size:
         numbers, least = ", ".join(str(n + 1) for n in worse), behind[worse].min()
         yield (
