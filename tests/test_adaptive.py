@@ -340,7 +340,10 @@ def test_how_far_targets_moved_is_in_widths_of_the_posterior():
     (low, _), (high, sd) = exact(0.6), exact(0.602)
     found = adapt._moved([Sought(high, 2.0)], [Sought(low)], world.curve, INTERVAL)
     assert found == pytest.approx([0.002 * sd / 2.0], rel=0.1)
-    assert adapt._moved([Sought(high), Sought(low)], [Sought(low)], world.curve, INTERVAL) == [math.inf] * 2
+    assert adapt._moved([Sought(high)], [], world.curve, INTERVAL) == [math.inf]
+    # One that stays is known to when another appears beside it, which is as far as it is from the first.
+    found = adapt._moved([Sought(low), Sought(high)], [Sought(low)], world.curve, INTERVAL)
+    assert found == pytest.approx([0.0, 0.002 * sd], rel=0.1, abs=1e-9)
 
 
 @pytest.mark.long

@@ -430,9 +430,8 @@ def targets_of(statistic: np.ndarray, curve: Binding, interval: tuple[float, flo
 def _moved(
     now: Sequence[Sought], before: Sequence[Sought], curve: Binding, interval: tuple[float, float]
 ) -> list[float]:
-    """How far each target moved, in widths of its posterior; farther than any number where there are others
-    than before."""
-    if len(now) != len(before):
-        return [math.inf] * len(now)
-    pairs = [[aim(curve, target, interval) for target in pair] for pair in zip(now, before)]
-    return [abs(here.beta - there.beta) / here.sd for here, there in pairs]
+    """How far each target is from the nearest of those before, in widths of its posterior; farther than any
+    number where there was none."""
+    there = [aim(curve, target, interval).beta for target in before]
+    here = [aim(curve, target, interval) for target in now]
+    return [min((abs(a.beta - beta) / a.sd for beta in there), default=math.inf) for a in here]
