@@ -43,7 +43,7 @@ def cases() -> dict[str, Lattice]:
     """The lattices by name."""
     return {
         "plane, 4 neighbours, 400x600, a disc": Lattice((400, 600), "first", ball((400, 600))),
-        "the same, ragged holes of 20 %": Lattice((400, 600), "first", holes((400, 600), 0.2)),
+        "the same, ragged holes of 2 %": Lattice((400, 600), "first", holes((400, 600), 0.02)),
         "plane, 8 neighbours, 500x500": Lattice((500, 500), "second"),
         "hexagonal, 400x500": Lattice((400, 500), "hexagonal"),
         "volume, 6 neighbours, 60x70x50": Lattice((60, 70, 50), "first"),

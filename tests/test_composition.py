@@ -41,7 +41,7 @@ def boxes_of(sides, dimensions, neighbourhood):
         ((50, 70), "first"),
         ((900, 1100), "first"),
         ((61, 40), "second"),
-        ((1, 300), "first"),
+        ((32, 300), "first"),
         ((9, 11, 13), "first"),
         ((20, 31, 17), 18),
         ((60, 70, 50), "second"),
@@ -58,7 +58,7 @@ def test_the_weights_of_the_references_give_the_counts_of_a_box(shape, neighbour
 
 @pytest.mark.parametrize("neighbourhood", ["first", "second", "hexagonal"])
 def test_the_weights_of_the_references_give_sites_and_pairs_of_a_masked_plane(neighbourhood):
-    lattice = Lattice((70, 90), neighbourhood, ball((70, 90)))
+    lattice = Lattice((90, 110), neighbourhood, ball((90, 110)))
     boxes = references(lattice)
     for weight in weights(lattice, boxes):
         found = weight @ np.array([counts(box)[:2] for box in boxes])
@@ -73,6 +73,51 @@ def test_sites_at_steps_of_a_boundary_are_counted():
     assert composition._steps(Lattice((1, 9))) == 2  # its ends: all miss the neighbours across
 
 
+def test_holes_of_one_site_are_counted_along_every_axis():
+    plane = np.ones((6, 7), dtype=bool)
+    plane[2, 3] = plane[3, 0] = False  # the second at the border: along one axis alone
+    assert composition._holes(Lattice((6, 7), "first", plane)) == 3
+    assert composition._holes(Lattice((6, 7))) == 0
+    line = np.zeros((5, 5), dtype=bool)
+    line[2] = True  # five sites between two that are missing
+    assert composition._holes(Lattice((5, 5), "first", line)) == 5
+
+
+def tiles(shape, side):
+    """Squares of one side, one missing row and column apart."""
+    rows, columns = np.ogrid[: shape[0], : shape[1]]
+    return (rows % (side + 1) < side) & (columns % (side + 1) < side)
+
+
+def scattered(shape, part):
+    return np.random.default_rng(5).random(shape) >= part
+
+
+@pytest.mark.parametrize(
+    "lattice",
+    [
+        Lattice((1, 50_000)),
+        Lattice((20, 3000)),
+        Lattice((3, 140, 140)),
+        Lattice((250, 250), "first", tiles((250, 250), 20)),
+        Lattice((250, 250), "second", scattered((250, 250), 0.2)),
+        Lattice((44, 44, 44), "first", scattered((44, 44, 44), 0.3)),
+    ],
+    ids=["line", "strip", "slab", "tiles", "ragged plane", "ragged volume"],
+)
+def test_what_is_like_none_of_the_boxes_is_not_composed_of_them(lattice):
+    assert lattice.sites >= adapt.FEW_SITES
+    assert references(lattice) == ()
+    assert library.compose_pilot(ALONE, lattice, 3, None) is None
+    # Its pilot is simulated, and `check` counts its sweeps.
+    assert adapt.pilot_work(lattice, 100) == 100 * library.POINTS
+
+
+def test_a_composed_pilot_takes_no_sweeps_of_the_lattice():
+    assert adapt.pilot_work(Lattice((300, 300)), 100) == 0
+    assert adapt.pilot_work(Lattice((100, 100)), 100) == 100 * library.POINTS
+
+
 def diamond(side):
     """A square on its corner."""
     away = np.abs(np.arange(side) - side // 2)
@@ -81,7 +126,7 @@ def diamond(side):
 
 @pytest.mark.parametrize("labels", [2, 3])
 def test_the_stated_error_holds_what_the_steps_of_a_boundary_leave_out(labels, monkeypatch):
-    sides = (3, 4, 5, 6)
+    sides = (2, 3, 4, 5)
     monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
     lattice = Lattice((9, 9), "first", diamond(9))
     beta = np.array([0.3, 0.6, 1.3, 1.6, 2.0]) * transition(lattice, labels)
@@ -91,7 +136,43 @@ def test_the_stated_error_holds_what_the_steps_of_a_boundary_leave_out(labels, m
     assert (np.abs(found.mean - mean) <= 3 * found.mean_se).all()
     # Flat sides alone, of boxes that are exact, would not say so.
     monkeypatch.setattr(composition, "STEP", 0.0)
+    monkeypatch.setattr(composition, "HOLE", 0.0)
     assert (np.abs(found.mean - mean) > 3 * compose(lattice, curves, beta).mean_se).any()
+
+
+@pytest.mark.parametrize(("labels", "places"), [(2, (0.3, 0.6, 1.3, 1.6, 2.0)), (3, (0.3, 0.6, 1.3, 1.6))])
+def test_the_stated_error_holds_what_holes_leave_out(labels, places, monkeypatch):
+    sides = (2, 3, 4, 5)
+    monkeypatch.setattr(composition, "SIDES", {2: (sides, sides)})
+    mask = np.ones((10, 9), dtype=bool)
+    mask[3, 4] = mask[6, 2] = False
+    lattice = Lattice((10, 9), "first", mask)
+    beta = np.array(places) * transition(lattice, labels)
+    curves = [exact_curve(box, labels, beta) for box in boxes_of(sides, 2, "first")]
+    mean, _ = Exact(lattice, labels).moments(beta)
+    found = compose(lattice, curves, beta)
+    assert (np.abs(found.mean - mean) <= 3 * found.mean_se).all()
+
+
+@pytest.mark.parametrize("side", [400, 1000, 4000])
+def test_what_grows_with_the_logarithm_of_the_side_is_left_out_in_a_known_part(side):
+    """Against the weights by hand: of sides 1, L log L, and of L^2 log L, by Lagrange's formula."""
+    lattice = Lattice((side, side))
+    boxes = references(lattice)
+    best, other = weights(lattice, boxes)
+    at = np.array([box.shape[0] for box in boxes], dtype=float)
+    for term, power in ((0, 2), (1, 1)):
+        left = side**power * math.log(side) - best @ (at**power * np.log(at))
+        part = abs(left / ((best - other) @ (at**power * np.log(at))))
+        found = composition._of_logarithms(lattice, boxes, best, other, term)
+        assert found == pytest.approx(min(part, composition.MOST), rel=1e-6)
+
+
+def test_a_reference_leaves_nothing_out_of_itself():
+    lattice = Lattice((64, 64))
+    boxes = references(lattice)
+    for term in (0, 1):
+        assert composition._of_logarithms(lattice, boxes, *weights(lattice, boxes), term) == 0.0
 
 
 def test_a_reference_is_composed_of_itself_alone():

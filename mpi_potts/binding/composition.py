@@ -14,8 +14,14 @@ at its boundary; its corners are not counted.
 
 Errors are of three kinds.  Those of the reference curves add up with the squares of the weights.  What the
 composition leaves out, most of all near the transition, is judged by a second composition from smaller boxes:
-a part of their difference counts as an error.  And the steps of a mask's boundary are not the flat sides of a
-box: a part of the boundary's term counts as an error for each site at a step.
+a part of their difference counts as an error.  At the transition itself terms grow as sites and as sides
+times the logarithm of the side; how much of these is left out, in that difference, is known, and counts where
+the difference is more than noise.  And a mask's boundary is not the flat side of a box: a part of the
+boundary's term counts as an error for each site at a step, and for each neighbour that is missed across a
+hole one pixel wide.
+
+A lattice that is narrower than the smaller of the boxes, or so ragged that its sites miss as many neighbours
+as those of such a lattice, is not composed: all boxes agree there, and none is like it.
 """
 
 from collections.abc import Sequence
@@ -33,9 +39,14 @@ SIDES = {2: ((16, 32, 64, 128), (32, 64, 128, 256)), 3: ((6, 8, 12, 16, 24), (8,
 # Of the difference between two compositions, from larger and from smaller boxes, what the former may leave
 # out.
 SMALLER = 0.25
+# Terms that grow with the logarithm of the side count where the difference is more than so many of its
+# errors, with so many times the difference at most.
+SHOWS, MOST = 2.0, 3.0
 # Of the term of a missing neighbour, what a site that misses neighbours along several axes may have besides:
 # seen are 0.0 to 0.15 below the transition and 0.0 to 0.4 beyond, once 0.66 next to it (balls, discs, holes).
-STEP = 0.25
+# And each neighbour that is missed across a single pixel: 0.0 to 0.44, once 0.73 (1 % of a plane missing at
+# random, 4 and 8 neighbours).
+STEP, HOLE = 0.25, 0.4
 # Errors of neighbouring betas of one reference curve are not independent: a composed row counts as fewer.
 CORRELATED = 1.25
 
@@ -56,7 +67,15 @@ def references(lattice: Lattice) -> tuple[Lattice, ...]:
     if lattice.neighbourhood == GRAPH:
         return ()
     sides = SIDES[lattice.dimensions][lattice.sites >= MANY]
-    return tuple(Lattice((side,) * lattice.dimensions, lattice.neighbourhood) for side in sides)
+    boxes = tuple(Lattice((side,) * lattice.dimensions, lattice.neighbourhood) for side in sides)
+    terms = lattice.dimensions + 1 if _is_box(lattice) else 2
+    return boxes if _wide(lattice, boxes[-terms]) else ()
+
+
+def _wide(lattice: Lattice, box: Lattice) -> bool:
+    """Whether a lattice is as wide as a box, and no more ragged."""
+    of_lattice, of_box = (missing / sites for sites, missing in map(_mask_counts, (lattice, box)))
+    return min(lattice.shape) >= min(box.shape) and (_is_box(lattice) or of_lattice <= of_box)
 
 
 def weights(lattice: Lattice, boxes: Sequence[Lattice]) -> tuple[np.ndarray, np.ndarray]:
@@ -68,13 +87,15 @@ def weights(lattice: Lattice, boxes: Sequence[Lattice]) -> tuple[np.ndarray, np.
 
 
 def boundary_weights(lattice: Lattice, boxes: Sequence[Lattice], best: np.ndarray) -> np.ndarray:
-    """(boxes,) weights of the boxes in one term of the boundary for each site at a step of it, beyond those
-    that the boxes bring; zero for a box."""
+    """(boxes,) weights of the boxes in what the boundary may have besides the term of flat sides: a part of
+    that term for each site at a step, of the lattice and of the boxes, and for each neighbour across a hole;
+    zero for a box."""
     if _is_box(lattice):
         return np.zeros(len(boxes))
     table, one = np.array([_mask_counts(box) for box in boxes]), np.array([0.0, 1.0])
-    brought = float(np.sum(best * [_steps(box) for box in boxes]))
-    return _solve(table, one, len(boxes) - one.size) * (_steps(lattice) - brought)
+    steps = _steps(lattice) + abs(float(np.sum(best * [_steps(box) for box in boxes])))
+    across = _holes(lattice) * lattice.degree / lattice.dimensions
+    return _solve(table, one, len(boxes) - one.size) * (STEP * steps + HOLE * across)
 
 
 def _is_box(lattice: Lattice) -> bool:
@@ -91,6 +112,16 @@ def _steps(lattice: Lattice) -> int:
         missing[1:-1] = ~(along[:-2] & along[2:])
         count += missing
     return int(np.count_nonzero(exists & (axes > 1)))
+
+
+def _holes(lattice: Lattice) -> int:
+    """Single sites that are missing between two along an axis, and single ones between two that are."""
+    exists, found = np.pad(lattice.exists, 1), 0
+    for axis in range(exists.ndim):
+        along = np.moveaxis(exists, axis, 0)
+        before, here, after = along[:-2], along[1:-1], along[2:]
+        found += int(np.count_nonzero((before == after) & (before != here)))
+    return found
 
 
 def _solve(table: np.ndarray, wanted: np.ndarray, first: int) -> np.ndarray:
@@ -115,6 +146,21 @@ def _mask_counts(lattice: Lattice) -> np.ndarray:
     return np.array([float(lattice.sites), lattice.degree * lattice.sites - 2.0 * lattice.edges])
 
 
+def _of_logarithms(
+    lattice: Lattice, boxes: Sequence[Lattice], best: np.ndarray, other: np.ndarray, term: int
+) -> float:
+    """What the best composition leaves out of a term (0 sites, 1 boundary) times the logarithm of the side,
+    in its difference to the other."""
+
+    def grows(of: Lattice) -> float:
+        return float(_mask_counts(of)[term]) * arithmetic.log(float(of.sites))
+
+    known, wanted = np.array([grows(box) for box in boxes]), grows(lattice)
+    left_out, between = wanted - float(np.sum(best * known)), float(np.sum((best - other) * known))
+    # A lattice of the size of a box is composed of itself by both.
+    return 0.0 if abs(left_out) < 1e-9 * wanted else min(abs(left_out) / max(abs(between), 1e-300), MOST)
+
+
 def compose(lattice: Lattice, curves: Sequence[Binding], beta: np.ndarray) -> Composed:
     """Moments of S(z) on a lattice from the binding functions of its references, at betas within theirs."""
     boxes = references(lattice)
@@ -125,20 +171,23 @@ def compose(lattice: Lattice, curves: Sequence[Binding], beta: np.ndarray) -> Co
     def total(weight: np.ndarray, parts: Sequence[np.ndarray]) -> np.ndarray:
         return np.sum([w * part for w, part in zip(weight, parts)], axis=0)
 
+    def left_out(parts: Sequence[np.ndarray], squares: Sequence[np.ndarray], term: int) -> np.ndarray:
+        difference = best - other
+        seen, noise = np.abs(total(difference, parts)), np.sqrt(total(difference * difference, squares))
+        at_transition = _of_logarithms(lattice, boxes, best, other, term)
+        return np.maximum(SMALLER * seen, at_transition * (seen - SHOWS * noise))
+
     means = [mean for mean, _ in moments]
     variances = [sd * sd for _, sd in moments]
+    squares = [se * se for se, _ in errors], [4.0 * v * se * se for v, (_, se) in zip(variances, errors)]
     mean, variance = total(best, means), total(best, variances)
-    square = best * best
-    mean_error = total(square, [se * se for se, _ in errors])
-    variance_error = total(square, [4.0 * v * se * se for v, (_, se) in zip(variances, errors)])
-    # Terms that were left out weigh less in larger boxes.
-    left_out = SMALLER * (mean - total(other, means))
-    left_out_variance = SMALLER * (variance - total(other, variances))
+    mean_error, variance_error = (total(best * best, each) for each in squares)
+    left, left_variance = left_out(means, squares[0], 1), left_out(variances, squares[1], 0)
     boundary = boundary_weights(lattice, boxes, best)
-    steps, steps_variance = STEP * total(boundary, means), STEP * total(boundary, variances)
-    mean_se = CORRELATED * np.sqrt(mean_error + left_out * left_out + steps * steps)
+    steps, steps_variance = total(boundary, means), total(boundary, variances)
+    mean_se = CORRELATED * np.sqrt(mean_error + left * left + steps * steps)
     variance_se = CORRELATED * np.sqrt(
-        variance_error + left_out_variance * left_out_variance + steps_variance * steps_variance
+        variance_error + left_variance * left_variance + steps_variance * steps_variance
     )
     # Differences of large numbers may leave nothing: as much as the largest box has for its number of edges.
     least = variances[-1] * (lattice.edges / boxes[-1].edges) / 4.0

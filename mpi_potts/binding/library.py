@@ -84,7 +84,9 @@ def improve(
     """
     boxes = references(lattice)
     if not boxes:
-        raise InputError("--library: a graph cannot be composed from others; leave it out")
+        raise InputError(
+            "--library: this lattice is not composed from others (a graph, or narrow or ragged); leave it out"
+        )
     references_of = [_Reference(comm, box, labels) for box in boxes]
     while True:
         columns = [reference.columns() for reference in references_of]

@@ -246,14 +246,17 @@ def _adaptive_rows(config: Config, lattice: Lattice, sweep: float, size: int) ->
     """What an adaptive binding function takes, as far as it can be told before the posterior is known."""
     keys = config.precompute
     sampler = choose_sampler(keys, lattice, config.model.labels)
-    sweeps = expected_sweeps(lattice.sites, keys.accuracy, sampler)
+    search = expected_sweeps(lattice.sites, keys.accuracy, sampler)
+    pilot = adapt.pilot_work(lattice, keys.iterations)
+    sweeps = search + pilot
     # The chains of a window are at most so many, and each is swept by one rank.
     ranks = min(size, len(WINDOW))
     where = "where the posterior is" if config.image.path else "over the interval of the prior"
     rate = 1e9 * sweep / lattice.sites
     return [
         ("precompute", f"adaptive: {where}, until the error of beta is {keys.accuracy:g} posterior sds"),
-        ("", f"about {sweeps} sweeps of {sampler}, several times as many near the transition"),
+        ("", f"about {search} sweeps of {sampler}, several times as many near the transition"),
+        *([("", f"before these {pilot} sweeps over all betas, for a first curve")] if pilot else []),
         ("", f"{1e3 * sweep:.3g} ms a sweep, {rate:.2f} ns a site, with {size} rank(s) at work"),
         (
             "time",

@@ -25,7 +25,7 @@ from ..binding import file as binding_file
 from ..binding.adaptive import Aim, Limits, Request, Search, Sought, aim
 from ..binding.bench import Bench
 from ..binding.chains import OfAnother, check_identity, identity_of
-from ..binding.composition import Composed
+from ..binding.composition import Composed, references
 from ..binding.compute import BindingPaths, choose_sampler, find_anchor, prepare
 from ..binding.estimates import Estimator
 from ..binding.function import Binding
@@ -221,6 +221,22 @@ def _take(shared: Path, taken: Path) -> None:
     files.write_bytes(taken, shared.read_bytes())
 
 
+def composable(lattice: Lattice) -> bool:
+    """Whether the pilot is composed of smaller lattices; else it is simulated on the lattice itself."""
+    return lattice.sites >= FEW_SITES and bool(references(lattice))
+
+
+def pilot_sweeps(lattice: Lattice, limit: int) -> int:
+    """Sweeps at each beta of a pilot on the lattice itself; limit : those of any chain."""
+    least, most = PILOT_SWEEPS
+    return min(max(PILOT_WORK // lattice.sites, least), most, limit)
+
+
+def pilot_work(lattice: Lattice, limit: int) -> int:
+    """Sweeps of the lattice that its pilot takes, in all."""
+    return 0 if composable(lattice) else library.POINTS * pilot_sweeps(lattice, limit)
+
+
 def doubtful(lattice: Lattice, labels: int) -> tuple[float, float]:
     """The betas around a first-order transition at which chains may stay in the phase of their start."""
     critical, width = transition(lattice, labels), DOUBT[lattice.neighbourhood == "first"]
@@ -262,7 +278,7 @@ class _Adaptation:
 
     def _composed(self) -> Composed | None:
         """Collective.  Composed rows, where the lattice is too large for a pilot of its own."""
-        if self.lattice.sites < FEW_SITES:
+        if not composable(self.lattice):
             return None
         path = self.config.precompute.library or library.default_path()
         return library.compose_pilot(self.comm, self.lattice, self.config.model.labels, path)
@@ -270,9 +286,7 @@ class _Adaptation:
     def _pilot(self) -> None:
         """Collective.  Short chains over all betas on the lattice itself, unless such chains are there."""
         lattice, k = self.lattice, self.config.model.labels
-        least, most = PILOT_SWEEPS
-        sweeps = min(max(PILOT_WORK // lattice.sites, least), most, self.limits.sweeps)
-        critical = transition(lattice, k)
+        sweeps, critical = pilot_sweeps(lattice, self.limits.sweeps), transition(lattice, k)
         known = np.array(sorted(self.bench.chains))
         if (
             known.size >= library.POINTS
