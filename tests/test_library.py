@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from mpi_potts.binding import composition, library
+from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
-from mpi_potts.io import formats, reading
+from mpi_potts.io import formats, reading, store
 from mpi_potts.lattice import Lattice
+from mpi_potts.methods import adapt
+from mpi_potts.runtime.control import Control
 from mpi_potts.runtime.parallel import ALONE
 
 LATTICE = Lattice((30, 41))
@@ -115,3 +118,56 @@ def test_the_library_of_a_user_is_in_the_cache_directory(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert library.default_path() == tmp_path / "home" / ".cache" / "mpi_potts" / "library.h5"
+
+
+# The curve over a prior, composed alone -----------------------------------------------------------
+
+INPUT = """
+[image]
+shape = [{}, {}]
+[model]
+labels = 3
+[prior]
+beta = [0.2, 0.9]
+[precompute]
+library = "library.h5"
+accuracy = {}
+keep_states = false
+"""
+
+
+def covered(directory, accuracy, monkeypatch):
+    """The binding function of any image of a lattice whose pilot is composed."""
+    monkeypatch.setattr(adapt, "FEW_SITES", 0)
+    (directory / "input.toml").write_text(INPUT.format(*LATTICE.shape, accuracy))
+    config = inputs.load(directory / "input.toml", output=directory / "out")
+    return adapt.obtain(ALONE, config, LATTICE, None, Control(), quiet=True)
+
+
+def said(directory):
+    return reading.read(directory / "out" / "binding.h5", *formats.BINDING)[0]["composition"]
+
+
+def test_a_curve_that_is_composed_well_enough_is_checked_by_short_runs_and_says_so(tmp_path, monkeypatch):
+    binding = covered(tmp_path, 100.0, monkeypatch)
+    at = [0.2 + part * 0.7 for part in adapt.CHECKED]
+    assert binding.beta[~binding.composed].tolist() == pytest.approx(at)
+    assert "agrees with what was composed" in said(tmp_path)
+
+
+def test_what_short_runs_contradict_has_errors_that_reach_them(tmp_path, monkeypatch):
+    path = tmp_path / "library.h5"
+    monkeypatch.setattr(library, "SWEEPS", 1000)
+    pilot(path)
+    _, arrays = reading.read(path, *formats.LIBRARY)
+    for name in references_in(path):
+        arrays[f"{name}/mean"] *= 1.1
+    store.write(ALONE, path, *formats.LIBRARY, {}, arrays, "gather")
+    binding = covered(tmp_path, 1.0, monkeypatch)
+    assert "does not agree with what was composed" in said(tmp_path)
+    # The rows that are still composed admit it: they are as far from the curve as their errors say.
+    rows = binding.composed & (binding.beta > 0.2) & (binding.beta < 0.9)
+    apart = np.abs(binding.mean - binding.moments(binding.beta)[0])[rows] / binding.mean_se[rows]
+    assert np.count_nonzero(rows) >= 3 and (apart < adapt.REACHED).all()
+    alone = library.compose_pilot(ALONE, LATTICE, 3, path)
+    assert (binding.mean_se[rows] > 2 * alone.mean_se[np.isin(alone.beta, binding.beta[rows])]).all()

@@ -62,8 +62,12 @@ EXPLORED = 1.0
 # A posterior may be wider, or elsewhere, than the label chains of the search had it: an error that much
 # larger.
 TOLERATED = 1.5
-# What was simulated and what was composed agree within so many standard errors.
-AGREE = 4.0
+# What was simulated and what was composed agree within so many standard errors; else those of the latter
+# are made so large that they are within `REACHED`.
+AGREE, REACHED = 4.0, 2.0
+# The betas of a file without chains at which what was composed is compared with short ones: parts of the
+# prior's interval.
+CHECKED = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def request_of(config: Config, lattice: Lattice, image: str) -> str:
@@ -263,14 +267,20 @@ class _Adaptation:
         between, patience = doubtful(lattice, config.model.labels), adaptive.patience_for(lattice.sites)
         self.limits = Limits(*asked, doubtful=between, patience=patience)
         self.bench = Bench(comm, config, lattice, paths, control, quiet)
-        composed, k = self._composed(), config.model.labels
+        k = config.model.labels
+        self.composed = self._composed()
         self.grid = adaptive.pilot_grid(transition(lattice, k), self._highest(), library.POINTS)
-        anchor = on_root(comm, find_anchor, lattice, k, self.grid)
-        self.composing = composed is not None
+        self.anchor = on_root(comm, find_anchor, lattice, k, self.grid)
         self.limited: list[str] = []
-        self.estimator = Estimator(lattice, self.bench.identity, composed, anchor)
-        if composed is None:
+        self.estimator = self._estimator(1.0)
+        if self.composed is None:
             self._pilot()
+
+    def _estimator(self, wider: float) -> Estimator:
+        """The curve through simulated rows and composed ones, whose errors are so many times what they
+        state."""
+        composed = self.composed and self.composed.with_errors(wider)
+        return Estimator(self.lattice, self.bench.identity, composed, self.anchor)
 
     def _highest(self) -> float:
         """The largest beta of the curve: far in the ordered phase, and no smaller than the prior's."""
@@ -312,20 +322,36 @@ class _Adaptation:
         more["composition"] = decided(self.comm, self._against_composition)
         self.bench.write(self.estimator, more)
 
-    def _against_composition(self) -> str:
-        """How far what was simulated is from what was composed, in words; on one rank."""
-        if not self.composing:
-            return ""
-        composed, moments = self.estimator.binding({}), self.estimator.moments
+    def _apart(self) -> tuple[np.ndarray, np.ndarray]:
+        """How far what was simulated is from what was composed: (n,) in posterior sds of beta, and in
+        standard errors; on one rank."""
+        composed, moments = self._estimator(1.0).binding({}), self.estimator.moments
         rows = {beta: moments(beta, starts)[0] for beta, starts in self.bench.chains.items()}
-        if not rows:
-            return "not compared with a run on this lattice"
         beta = np.array(sorted(rows))
         mean, error = composed.moments(beta)[0], composed.standard_errors(beta)[0]
-        apart = np.array([rows[b].mean for b in beta.tolist()]) - mean
+        apart = np.abs(np.array([rows[b].mean for b in beta.tolist()]) - mean)
         own = np.array([rows[b].mean_se for b in beta.tolist()])
-        z = np.abs(apart) / np.maximum(arithmetic.hypot(own, error), 1e-9)
-        sds = np.abs(apart) / np.array([max(rows[b].sd, 1e-9) for b in beta.tolist()])
+        sds = np.array([max(rows[b].sd, 1e-9) for b in beta.tolist()])
+        return apart / sds, apart / np.maximum(arithmetic.hypot(own, error), 1e-9)
+
+    def _check_composed(self) -> None:
+        """Collective.  Short runs on the lattice itself say whether what was composed is right, and how much
+        larger its errors must be where it is not."""
+        low, high = self.limits.interval
+        if not self.bench.chains:
+            betas = [low + part * (high - low) for part in CHECKED][: self.limits.points]
+            kinds = [adaptive.kinds_at(self.limits, beta, place, ()) for place, beta in enumerate(betas)]
+            asked = [Request(b, kind, self.limits.first) for b, own in zip(betas, kinds) for kind in own]
+            self.bench.extend(asked, "binding function, a check of what was composed")
+        worst = decided(self.comm, lambda: float(self._apart()[1].max()))
+        if worst > AGREE:
+            self.estimator = self._estimator(worst / REACHED)
+
+    def _against_composition(self) -> str:
+        """How far what was simulated is from what was composed, in words; on one rank."""
+        if self.composed is None:
+            return ""
+        sds, z = self._apart()
         agree = "agrees" if z.max() <= AGREE else "does not agree"
         return (
             f"a run on this lattice {agree} with what was composed: at most {sds.max():.2g} posterior sds "
@@ -342,6 +368,8 @@ class _Adaptation:
 
     def _cover(self) -> None:
         """Collective.  The whole interval of the prior."""
+        if self.composed is not None:
+            self._check_composed()
         for _ in range(MOST_ROUNDS):
             curve = self.curve()
             requests, worst = decided(
