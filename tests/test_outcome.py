@@ -1,5 +1,6 @@
 """The numbers of an outcome that are formulas: how far an error of the binding function moves beta."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 from bindings import binding_of
 
 from mpi_potts.estimation import quadrature
+from mpi_potts.estimation.verdicts import FLAG_DISAGREE
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.exact import Exact
 from mpi_potts.model.gaussian import GaussianNoise
-from mpi_potts.posterior.cautions import between_phases, coarse_grain
+from mpi_potts.posterior.cautions import between_phases, coarse_grain, flagged
 from mpi_potts.posterior.precision import binding_error, shifted
 from mpi_potts.posterior.summary import Summary
 
@@ -126,3 +128,18 @@ def test_errors_of_the_mean_are_twice_as_large_in_the_gap_alone():
     beta = np.array([0.5, 0.85, 0.898, 0.9, 0.95])
     ratio = two_phases(6).standard_errors(beta)[0] / two_phases(4).standard_errors(beta)[0]
     assert ratio == pytest.approx([1.0, 1.0, 2.0, 2.0, 1.0], rel=0.01)
+
+
+def test_starts_that_disagree_are_said_unless_others_near_outweigh_them():
+    beta, n = np.linspace(0.0, 1.5, 16), 16
+    near = Summary(0.7, 0.05, 0.6, 0.7, 0.8, 1000.0, 1.0)  # with an sd: five betas, 0.5 to 0.9 but the ends
+    flag, draws = np.zeros(n), np.full(n, 4000)
+    curve = partial(binding_of, LATTICE, K, beta, *Exact(LATTICE, K).moments(beta), tau=np.full(n, 5.0))
+    assert list(flagged(curve(flag=flag, draws=draws), near)) == []
+    flag[8] = FLAG_DISAGREE
+    (said,) = flagged(curve(flag=flag, draws=draws), near)
+    assert "a random and an ordered start" in said and "(1 betas)" in said
+    draws[8] = 800
+    assert list(flagged(curve(flag=flag, draws=draws), near)) == []
+    flag[7] = FLAG_DISAGREE
+    assert "(2 betas)" in next(flagged(curve(flag=flag, draws=draws), near))

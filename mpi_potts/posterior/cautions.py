@@ -27,6 +27,8 @@ FEW_DRAWS = 100.0
 COARSE = 0.2
 # Chains of the binding function near the posterior know their errors if together they have so many tau.
 LONG_ENOUGH = 50.0
+# Betas at which starts disagree do not matter where all near the posterior have so many times their sweeps.
+OUTWEIGHED = 10.0
 # The prior cuts the posterior off where the 95 % interval comes this close to an end, in parts of its width.
 EDGE = 0.005
 # Chains are in modes of their own where their means are so many sds apart.
@@ -169,11 +171,14 @@ def flags_near(binding: "Binding", low: float, high: float, sd: float) -> np.nda
     """The flags of the betas of the grid within an sd of the interval.
 
     Chains that are short are not flagged as such where few are among many, or where they are long enough
-    together: the curve is fitted to all of them.
+    together, nor starts that disagree where others outweigh them: the curve is fitted to all of them.
     """
     inside = (binding.beta >= low - sd) & (binding.beta <= high + sd)
-    flags = binding.flag[inside]
-    worth = float(np.sum((binding.counted / binding.tau)[inside]))
+    flags, counted = binding.flag[inside], binding.counted[inside]
+    disagree = flags & FLAG_DISAGREE > 0
+    if OUTWEIGHED * counted[disagree].sum() < counted.sum():
+        flags = flags & ~FLAG_DISAGREE
+    worth = float(np.sum(counted / binding.tau[inside]))
     short = 2 * np.count_nonzero(flags & FLAG_SHORT) > flags.size and worth < LONG_ENOUGH
     return flags if short else flags & ~FLAG_SHORT
 
