@@ -57,7 +57,7 @@ def curve_for(side, statistic, seed, directory):
     directory.mkdir()
     (directory / "input.toml").write_text(f"seed = {seed}\n{INPUT}")
     config = inputs.load(directory / "input.toml", output=directory / "out")
-    problem = SimpleNamespace(hidden=False, statistic=statistic, facts=SimpleNamespace(digest=""))
+    problem = SimpleNamespace(hidden=False, statistic=statistic, facts=SimpleNamespace(digest="", start=None))
     return adapt.obtain(ALONE, config, Lattice((side, side)), problem, Control(), quiet=True)
 
 

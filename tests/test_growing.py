@@ -229,3 +229,26 @@ def test_the_settings_are_those_of_the_input(tmp_path):
         for digest in ("", problem.facts.digest)
     }
     assert len(requests) == 4
+
+
+def test_what_the_label_chains_of_a_search_depend_on_is_asked_for_anew(tmp_path):
+    directory = directory_of(tmp_path, "a")
+    _, values = image_of(0.8, [-2.0, 0.0, 2.0], [0.6, 0.6, 0.6], shape=(40, 30))
+    np.save(directory / "image.npy", values)
+    for number in (0, 1):
+        np.save(directory / f"start{number}.npy", np.full((40, 30), number))
+
+    def asks(*changes):
+        hidden = ["image.path=image.npy", "image.kind=observations"]
+        config = inputs.load(directory / "input.toml", [*hidden, *changes], directory / "out")
+        problem = fit.pose(ALONE, config)
+        return adapt.request_of(problem.config, problem.lattice, adapt._data(problem))
+
+    changes = [[], ["fit.crossing=false"], ["fit.sort_labels=true"]]
+    changes += [[f'fit.start="{directory}/start.npy"'] for _ in range(2)]
+    found = []
+    for number, change in enumerate(changes):
+        if change and "start" in change[0]:
+            (directory / f"start{number - 3}.npy").rename(directory / "start.npy")
+        found.append(asks(*change))
+    assert len(set(found)) == len(changes)

@@ -1,11 +1,13 @@
 """The library of reference boxes: what it keeps is what would be computed again, and it is never needed."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mpi_potts.binding import composition, library
+from mpi_potts.binding import file as binding_file
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError
 from mpi_potts.io import formats, reading, store
@@ -128,7 +130,7 @@ shape = [{}, {}]
 [model]
 labels = 3
 [prior]
-beta = [0.2, 0.9]
+beta = [0.2, {}]
 [precompute]
 library = "library.h5"
 accuracy = {}
@@ -136,12 +138,12 @@ keep_states = false
 """
 
 
-def covered(directory, accuracy, monkeypatch):
-    """The binding function of any image of a lattice whose pilot is composed."""
+def covered(directory, accuracy, monkeypatch, highest=0.9, problem=None, changes=()):
+    """The binding function of any image, or of one, of a lattice whose pilot is composed."""
     monkeypatch.setattr(adapt, "FEW_SITES", 0)
-    (directory / "input.toml").write_text(INPUT.format(*LATTICE.shape, accuracy))
-    config = inputs.load(directory / "input.toml", output=directory / "out")
-    return adapt.obtain(ALONE, config, LATTICE, None, Control(), quiet=True)
+    (directory / "input.toml").write_text(INPUT.format(*LATTICE.shape, highest, accuracy))
+    config = inputs.load(directory / "input.toml", changes, output=directory / "out")
+    return adapt.obtain(ALONE, config, LATTICE, problem, Control(), quiet=True)
 
 
 def said(directory):
@@ -150,7 +152,7 @@ def said(directory):
 
 def test_a_curve_that_is_composed_well_enough_is_checked_by_short_runs_and_says_so(tmp_path, monkeypatch):
     binding = covered(tmp_path, 100.0, monkeypatch)
-    at = [0.2 + part * 0.7 for part in adapt.CHECKED]
+    at = sorted(0.2 + part * 0.7 for part in adapt.CHECKED)
     assert binding.beta[~binding.composed].tolist() == pytest.approx(at)
     assert "agrees with what was composed" in said(tmp_path)
 
@@ -168,6 +170,50 @@ def test_what_short_runs_contradict_has_errors_that_reach_them(tmp_path, monkeyp
     # The rows that are still composed admit it: they are as far from the curve as their errors say.
     rows = binding.composed & (binding.beta > 0.2) & (binding.beta < 0.9)
     apart = np.abs(binding.mean - binding.moments(binding.beta)[0])[rows] / binding.mean_se[rows]
-    assert np.count_nonzero(rows) >= 3 and (apart < adapt.REACHED).all()
+    assert np.count_nonzero(rows) >= 3 and (apart < composition.REACHED).all()
     alone = library.compose_pilot(ALONE, LATTICE, 3, path)
     assert (binding.mean_se[rows] > 2 * alone.mean_se[np.isin(alone.beta, binding.beta[rows])]).all()
+
+
+def test_a_later_image_does_not_forget_what_was_contradicted(tmp_path, monkeypatch):
+    test_what_short_runs_contradict_has_errors_that_reach_them(tmp_path, monkeypatch)
+    before = binding_file.read_binding(tmp_path / "out" / "binding.h5", "smooth")
+    facts = SimpleNamespace(digest="labels", start=None)
+    observed = SimpleNamespace(hidden=False, statistic=1100, facts=facts)
+    after = covered(tmp_path, 1.0, monkeypatch, problem=observed)
+    assert "does not agree" in said(tmp_path)
+    kept = after.composed & np.isin(after.beta, before.beta[before.composed])
+    same = np.isin(before.beta, after.beta[kept])
+    assert np.count_nonzero(kept) > 10
+    assert after.mean_se[kept] == pytest.approx(before.mean_se[same], rel=0.5)
+
+
+def test_a_prior_beyond_what_is_composed_is_simulated_there(tmp_path, monkeypatch):
+    binding = covered(tmp_path, 100.0, monkeypatch, highest=5.5)
+    assert binding.beta[-1] == 5.5 and not binding.composed[-1]
+    assert float(binding.moments(5.5)[0]) == pytest.approx(LATTICE.edges, rel=1e-3)
+
+
+def test_few_betas_allowed_leave_a_composed_curve_that_says_it_was_not_compared(tmp_path, monkeypatch):
+    facts = SimpleNamespace(digest="labels", start=None)
+    observed = SimpleNamespace(hidden=False, statistic=1100, facts=facts)
+    binding = covered(tmp_path, 0.1, monkeypatch, problem=observed, changes=["precompute.points=5"])
+    assert binding.composed.all()
+    assert "not compared" in said(tmp_path)
+
+
+def test_references_are_not_made_longer_where_that_no_longer_helps(tmp_path):
+    exists = np.ones((60, 70), dtype=bool)
+    exists[30, 30] = exists[10, 50] = False  # holes, whose error does not fall with sweeps
+    lattice, seen = Lattice((60, 70), "first", exists), []
+    error = library.improve(ALONE, lattice, 3, tmp_path / "library.h5", (0.0, 0.8), 1e-3, 10**9, seen.append)
+    assert error > 1e-3 and 1 < len(seen) < 12
+    assert (tmp_path / "library.h5").exists()
+
+
+def test_what_was_composed_reaches_what_was_simulated_where_it_contradicts_it():
+    beta, one = np.array([0.2, 0.6]), np.ones(2)
+    found = composition.CompositionCheck(beta, np.array([1.0, 30.0]), 3 * one, 2 * one, 10 * one)
+    assert found.z == pytest.approx([1.0 / np.sqrt(13), 30.0 / np.sqrt(13)])
+    assert 30.0 / np.hypot(3, 2 * found.widening) == pytest.approx(composition.REACHED)
+    assert composition.CompositionCheck(beta, 3 * one, 3 * one, 2 * one, 10 * one).widening == 1.0

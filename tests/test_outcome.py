@@ -124,9 +124,12 @@ def test_an_s_in_the_gap_of_a_first_order_transition_says_how_uncertain_its_erro
     assert between(6, 0.5, 0.3) == between(6, 0.85, 0.3) == between(6, 0.95, 0.3) == []
 
 
-def test_errors_of_the_mean_are_twice_as_large_in_the_gap_alone():
+def test_errors_of_the_mean_and_of_log_c_are_twice_as_large_in_the_gap_alone():
     beta = np.array([0.5, 0.85, 0.898, 0.9, 0.95])
-    ratio = two_phases(6).standard_errors(beta)[0] / two_phases(4).standard_errors(beta)[0]
+    gap, none = two_phases(6), two_phases(4)
+    ratio = gap.standard_errors(beta)[0] / none.standard_errors(beta)[0]
+    assert ratio == pytest.approx([1.0, 1.0, 2.0, 2.0, 1.0], rel=0.01)
+    ratio = gap.log_normaliser_error(beta) / none.log_normaliser_error(beta)
     assert ratio == pytest.approx([1.0, 1.0, 2.0, 2.0, 1.0], rel=0.01)
 
 

@@ -49,6 +49,9 @@ SHOWS, MOST = 2.0, 3.0
 STEP, HOLE = 0.25, 0.4
 # Errors of neighbouring betas of one reference curve are not independent: a composed row counts as fewer.
 CORRELATED = 1.25
+# What was simulated and what was composed agree within so many standard errors; else those of the latter
+# are made so large that they are within `REACHED`.
+AGREE, REACHED = 4.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,39 @@ class Composed:
     def with_errors(self, times: float) -> "Composed":
         """The same moments with errors so many times as large."""
         return replace(self, mean_se=times * self.mean_se, sd_se=times * self.sd_se)
+
+
+@dataclass(frozen=True)
+class CompositionCheck:
+    """What was simulated on a lattice beside what was composed for it, each an array (n,): how far the means
+    are apart, their errors, and the sd of S."""
+
+    beta: np.ndarray
+    apart: np.ndarray
+    simulated_se: np.ndarray
+    composed_se: np.ndarray
+    sd: np.ndarray
+
+    @property
+    def z(self) -> np.ndarray:
+        """The distances in standard errors."""
+        return self.apart / np.maximum(arithmetic.hypot(self.simulated_se, self.composed_se), 1e-9)
+
+    @property
+    def widening(self) -> float:
+        """By how much all errors of what was composed must be larger, so that it agrees."""
+        least, own = np.maximum(self.composed_se, 1e-9), self.simulated_se
+        reach = self.apart / REACHED
+        needed = np.sqrt(np.maximum(reach * reach - own * own, least * least)) / least
+        return float(np.where(self.z > AGREE, needed, 1.0).max())
+
+    def __str__(self) -> str:
+        agree = "agrees" if self.z.max() <= AGREE else "does not agree"
+        sds = float((self.apart / self.sd).max())
+        return (
+            f"a run on this lattice {agree} with what was composed: at most {sds:.2g} posterior sds of beta "
+            f"apart, {self.z.max():.1f} standard errors"
+        )
 
 
 def references(lattice: Lattice) -> tuple[Lattice, ...]:

@@ -181,7 +181,9 @@ class Binding:
 
     def log_normaliser_error(self, beta: ArrayLike) -> np.ndarray:
         """Standard error of `log_normaliser` at `beta`."""
-        return self._curve.log_normaliser_error(self._inside(beta))
+        inside = self._inside(beta)
+        error = self._curve.log_normaliser_error(inside)
+        return np.where(self.between_phases(inside), PASSAGES * error, error)
 
     @cached_property
     def table(self) -> np.ndarray:

@@ -35,6 +35,8 @@ from .work import SliceLength, lengthen
 # The recipe of a reference box.
 POINTS, SWEEPS, SEED = 41, 300, 0
 COLUMNS = (*ARRAYS, "draws")
+# Longer references lower the error of what is composed of them to this part or less, or it is of other kinds.
+FALLS = 0.9
 # Nearer to the transition than this part of beta_crit, terms that are left out matter, however long the
 # chains.
 NEAR = 0.05
@@ -80,7 +82,7 @@ def improve(
     """Collective.  Lengthen the references until a lattice is composed to an accuracy, in posterior sds, at
     all betas of an interval but those near the transition; returns the error reached.
 
-    sweeps : of one chain, at most.
+    sweeps : of one chain, at most; none are added once the error no longer falls with them.
     """
     boxes = references(lattice)
     if not boxes:
@@ -88,13 +90,15 @@ def improve(
             "--library: this lattice is not composed from others (a graph, or narrow or ragged); leave it out"
         )
     references_of = [_Reference(comm, box, labels) for box in boxes]
+    last = math.inf
     while True:
         columns = [reference.columns() for reference in references_of]
         composed = on_root(comm, _compose, lattice, labels, columns)
         error = _worst(composed, transition(lattice, labels), interval)
         progress(f"library: error {error:.2g} of {accuracy:g}, {references_of[0].sweeps} sweeps at each beta")
-        if error <= accuracy or references_of[0].sweeps >= sweeps:
+        if error <= accuracy or references_of[0].sweeps >= sweeps or error > FALLS * last:
             break
+        last = error
         growth = min(max((error / accuracy) * (error / accuracy), 1.5), 4.0)
         for reference in references_of:
             reference.sweeps = min(math.ceil(growth * reference.sweeps), sweeps)

@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import arithmetic
 from ..binding import adaptive, library
 from ..binding import file as binding_file
 from ..binding.adaptive import Aim, Limits, Request, Search, Sought, aim
 from ..binding.bench import Bench
 from ..binding.chains import OfAnother, check_identity, identity_of
-from ..binding.composition import Composed, references
+from ..binding.composition import Composed, CompositionCheck, references
 from ..binding.compute import BindingPaths, choose_sampler, find_anchor, prepare
 from ..binding.estimates import Estimator
 from ..binding.function import Binding
@@ -62,16 +61,13 @@ EXPLORED = 1.0
 # A posterior may be wider, or elsewhere, than the label chains of the search had it: an error that much
 # larger.
 TOLERATED = 1.5
-# What was simulated and what was composed agree within so many standard errors; else those of the latter
-# are made so large that they are within `REACHED`.
-AGREE, REACHED = 4.0, 2.0
-# The betas of a file without chains at which what was composed is compared with short ones: parts of the
-# prior's interval.
-CHECKED = (0.1, 0.3, 0.5, 0.7, 0.9)
+# The betas at which what was composed is compared with short chains, where there are none within a tenth of
+# the prior's interval: parts of it.
+CHECKED, BESIDE = (0.5, 0.1, 0.9, 0.3, 0.7), 0.1
 
 
 def request_of(config: Config, lattice: Lattice, image: str) -> str:
-    """64 hex digits of all that an adaptive binding function is a function of; image : digest of the pixels,
+    """64 hex digits of all that an adaptive binding function is a function of; image : digests of its data,
     if any."""
     keys, fit = config.precompute, config.fit
     asked: dict[str, Any] = {
@@ -88,8 +84,13 @@ def request_of(config: Config, lattice: Lattice, image: str) -> str:
     }
     if image:
         asked |= {"prior": asdict(config.prior), "chains": fit.chains, "start": str(fit.start)}
-        asked |= {"warm_up": config.smc.warm_up}
+        asked |= {"warm_up": config.smc.warm_up, "crossing": fit.crossing, "sort_labels": fit.sort_labels}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _data(problem: Problem | None) -> str:
+    """Digests of the pixels of an image, and of the labels to start from where these are a file's."""
+    return "" if problem is None else problem.facts.digest + (problem.facts.start or "")
 
 
 def answered(path: Path, request: str) -> bool:
@@ -132,7 +133,7 @@ def is_there(config: Config, lattice: Lattice, problem: Problem | None, path: Pa
     """Whether a binding file answers the input; one of another lattice, k or sampler is refused.  On one
     rank."""
     check_belongs(config, lattice, path)
-    return answered(path, request_of(config, lattice, "" if problem is None else problem.facts.digest))
+    return answered(path, request_of(config, lattice, _data(problem)))
 
 
 def left_the_window(config: Config, path: Path) -> np.ndarray | None:
@@ -165,7 +166,7 @@ def obtain(
     seen    : (chains, n) S(z) of label chains of the image, where these have run already
     """
     paths = BindingPaths.of(config)
-    digest = "" if problem is None else problem.facts.digest
+    digest = _data(problem)
     digest += "" if seen is None else hashlib.sha256(np.ascontiguousarray(seen).tobytes()).hexdigest()
     request = request_of(config, lattice, digest)
     on_root(comm, files.make_directory, paths.binding.parent)
@@ -196,7 +197,7 @@ def of_fit(problem: Problem, fresh: bool = False) -> Path:
     named, taken = BindingPaths.of(config).binding, taken_by(config)
     if config.precompute.grid != "adaptive" or taken == named:
         return named
-    request = request_of(config, problem.lattice, problem.facts.digest)
+    request = request_of(config, problem.lattice, _data(problem))
     if answered(taken, request):
         return taken
     return named if fresh or not _whole(taken) or answered(named, request) else taken
@@ -269,12 +270,13 @@ class _Adaptation:
         self.bench = Bench(comm, config, lattice, paths, control, quiet)
         k = config.model.labels
         self.composed = self._composed()
+        self.wider = 1.0
         self.grid = adaptive.pilot_grid(transition(lattice, k), self._highest(), library.POINTS)
         self.anchor = on_root(comm, find_anchor, lattice, k, self.grid)
         self.limited: list[str] = []
-        self.estimator = self._estimator(1.0)
-        if self.composed is None:
-            self._pilot()
+        self.estimator = self._estimator(self.wider)
+        self._pilot()
+        self._doubt()
 
     def _estimator(self, wider: float) -> Estimator:
         """The curve through simulated rows and composed ones, whose errors are so many times what they
@@ -294,18 +296,18 @@ class _Adaptation:
         return library.compose_pilot(self.comm, self.lattice, self.config.model.labels, path)
 
     def _pilot(self) -> None:
-        """Collective.  Short chains over all betas on the lattice itself, unless such chains are there."""
-        lattice, k = self.lattice, self.config.model.labels
-        sweeps, critical = pilot_sweeps(lattice, self.limits.sweeps), transition(lattice, k)
+        """Collective.  Short chains on the lattice itself over all betas that are not composed, unless such
+        chains are there."""
+        lattice, k, (low, high) = self.lattice, self.config.model.labels, self.limits.interval
+        sweeps, critical, grid = pilot_sweeps(lattice, self.limits.sweeps), transition(lattice, k), self.grid
+        if self.composed is not None:
+            grid = grid[grid > self.composed.beta[-1]]
+            low = high
         known = np.array(sorted(self.bench.chains))
-        if (
-            known.size >= library.POINTS
-            and known[0] <= self.limits.interval[0]
-            and known[-1] >= self.limits.interval[1]
-        ):
+        if not grid.size or (known.size >= grid.size and known[0] <= low and known[-1] >= high):
             return
-        starts = [("random" if beta < critical else "ordered") for beta in self.grid]
-        self.bench.extend([Request(float(b), kind, sweeps) for b, kind in zip(self.grid, starts)], "pilot")
+        starts = [("random" if beta < critical else "ordered") for beta in grid]
+        self.bench.extend([Request(float(b), kind, sweeps) for b, kind in zip(grid, starts)], "pilot")
 
     def run(self, request: str, seen: np.ndarray | None) -> None:
         """Collective.  Grow the curve to what is asked, and write it."""
@@ -317,46 +319,57 @@ class _Adaptation:
             self._follow(self.problem)
         else:
             self._refine([Sought(float(self.problem.statistic))])
+        self._doubt()
         more = {"grid": "adaptive", "answers": " ".join([*self._answers(), request])}
         more["limited"] = "; ".join(self.limited)
         more["composition"] = decided(self.comm, self._against_composition)
         self.bench.write(self.estimator, more)
 
-    def _apart(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far what was simulated is from what was composed: (n,) in posterior sds of beta, and in
-        standard errors; on one rank."""
-        composed, moments = self._estimator(1.0).binding({}), self.estimator.moments
-        rows = {beta: moments(beta, starts)[0] for beta, starts in self.bench.chains.items()}
-        beta = np.array(sorted(rows))
-        mean, error = composed.moments(beta)[0], composed.standard_errors(beta)[0]
-        apart = np.abs(np.array([rows[b].mean for b in beta.tolist()]) - mean)
-        own = np.array([rows[b].mean_se for b in beta.tolist()])
-        sds = np.array([max(rows[b].sd, 1e-9) for b in beta.tolist()])
-        return apart / sds, apart / np.maximum(arithmetic.hypot(own, error), 1e-9)
-
-    def _check_composed(self) -> None:
-        """Collective.  Short runs on the lattice itself say whether what was composed is right, and how much
-        larger its errors must be where it is not."""
-        low, high = self.limits.interval
-        if not self.bench.chains:
-            betas = [low + part * (high - low) for part in CHECKED][: self.limits.points]
-            kinds = [adaptive.kinds_at(self.limits, beta, place, ()) for place, beta in enumerate(betas)]
-            asked = [Request(b, kind, self.limits.first) for b, own in zip(betas, kinds) for kind in own]
-            self.bench.extend(asked, "binding function, a check of what was composed")
-        worst = decided(self.comm, lambda: float(self._apart()[1].max()))
-        if worst > AGREE:
-            self.estimator = self._estimator(worst / REACHED)
+    def _comparison(self) -> CompositionCheck | None:
+        """What was simulated beside what was composed, if there is any of both; on one rank."""
+        rows = self.bench.chains
+        if self.composed is None:
+            return None
+        beta = np.array([beta for beta in sorted(rows) if beta <= self.composed.beta[-1]])
+        if not beta.size:
+            return None
+        curve = self._estimator(1.0).binding({})
+        found = [self.estimator.moments(b, rows[b])[0] for b in beta.tolist()]
+        mean, own, sd = (
+            np.array([getattr(row, name) for row in found]) for name in ("mean", "mean_se", "sd")
+        )
+        apart = np.abs(mean - curve.moments(beta)[0])
+        return CompositionCheck(beta, apart, own, curve.standard_errors(beta)[0], np.maximum(sd, 1e-9))
 
     def _against_composition(self) -> str:
         """How far what was simulated is from what was composed, in words; on one rank."""
         if self.composed is None:
             return ""
-        sds, z = self._apart()
-        agree = "agrees" if z.max() <= AGREE else "does not agree"
-        return (
-            f"a run on this lattice {agree} with what was composed: at most {sds.max():.2g} posterior sds "
-            f"of beta apart, {z.max():.1f} standard errors"
-        )
+        found = self._comparison()
+        return "not compared with a run on this lattice" if found is None else str(found)
+
+    def _doubt(self) -> None:
+        """Collective.  What was composed has errors that reach what was simulated."""
+        if self.composed is None or not self.bench.chains:
+            return
+        found = decided(self.comm, self._comparison)
+        if found is not None and found.widening != self.wider:
+            self.wider = found.widening
+            self.estimator = self._estimator(self.wider)
+
+    def _check_composed(self) -> None:
+        """Collective.  Short runs on the lattice itself, which say whether what was composed is right."""
+        (low, high), known = self.limits.interval, np.array(sorted(self.bench.chains))
+        width = high - low
+        betas = [low + part * width for part in CHECKED]
+        betas = [b for b in betas if np.abs(known - b).min(initial=np.inf) > BESIDE * width]
+        requests = [
+            Request(beta, kind, self.limits.first)
+            for place, beta in enumerate(betas[: max(0, self.limits.points - known.size)])
+            for kind in adaptive.kinds_at(self.limits, beta, place, ())
+        ]
+        self.bench.extend(requests, "binding function, a check of what was composed")
+        self._doubt()
 
     def _answers(self) -> list[str]:
         base = self.bench.base
