@@ -236,7 +236,7 @@ def test_what_the_label_chains_of_a_search_depend_on_is_asked_for_anew(tmp_path)
     _, values = image_of(0.8, [-2.0, 0.0, 2.0], [0.6, 0.6, 0.6], shape=(40, 30))
     np.save(directory / "image.npy", values)
     for number in (0, 1):
-        np.save(directory / f"start{number}.npy", np.full((40, 30), number))
+        np.save(directory / f"start{number}.npy", np.full((40, 30), 1 + number))
 
     def asks(*changes):
         hidden = ["image.path=image.npy", "image.kind=observations"]
