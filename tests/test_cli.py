@@ -418,3 +418,14 @@ def test_run_fresh_starts_over_with_what_is_its_own_and_keeps_what_is_shared(tmp
     elsewhere = ["--fresh", "--set", f"precompute.file='{shared}'", "--set", "seed=7"]
     assert program.main([*command, *elsewhere]) == 2
     assert shared.read_bytes() == before
+
+
+def test_check_plans_a_curve_for_any_image_or_for_one(here, capfd):
+    np.save(here / "image.npy", np.arange(156.0).reshape(12, 13) % 17)
+    adaptive = ["input.toml", "--set", "precompute.grid=adaptive", "--set", "precompute.accuracy=0.2"]
+    assert program.main(["check", *adaptive]) == 0
+    page = capfd.readouterr().out
+    assert "over the interval of the prior" in page and f"about {round(4000 / 0.2)} sweeps of" in page
+    assert program.main(["check", *adaptive, "--set", "image.path=image.npy"]) == 0
+    page = capfd.readouterr().out
+    assert "where the posterior is" in page and "for a first curve" in page

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from ..binding.adaptive import WINDOW, expected_sweeps
+from ..binding.adaptive import WINDOW, expected_sweeps, expected_to_cover
 from ..binding.compute import BindingPaths, Task, choose_sampler, choose_starts
 from ..binding.grid import make_grid
 from ..config.inputs import IMAGE, Config
@@ -246,16 +246,20 @@ def _adaptive_rows(config: Config, lattice: Lattice, sweep: float, size: int) ->
     """What an adaptive binding function takes, as far as it can be told before the posterior is known."""
     keys = config.precompute
     sampler = choose_sampler(keys, lattice, config.model.labels)
-    search = expected_sweeps(lattice.sites, keys.accuracy, sampler)
-    pilot = adapt.pilot_work(lattice, keys.iterations)
+    if config.image.path is None:
+        search, pilot, more = expected_to_cover(keys.accuracy), 0, ""
+        ranks, where = size, "over the interval of the prior"
+    else:
+        search = expected_sweeps(lattice.sites, keys.accuracy, sampler)
+        more = ", several times as many near the transition"
+        pilot = adapt.pilot_work(lattice, keys.iterations)
+        # The chains of a window are at most so many, and each is swept by one rank.
+        ranks, where = min(size, len(WINDOW)), "where the posterior is"
     sweeps = search + pilot
-    # The chains of a window are at most so many, and each is swept by one rank.
-    ranks = min(size, len(WINDOW))
-    where = "where the posterior is" if config.image.path else "over the interval of the prior"
     rate = 1e9 * sweep / lattice.sites
     return [
         ("precompute", f"adaptive: {where}, until the error of beta is {keys.accuracy:g} posterior sds"),
-        ("", f"about {search} sweeps of {sampler}, several times as many near the transition"),
+        ("", f"about {search} sweeps of {sampler}{more}"),
         *([("", f"before these {pilot} sweeps over all betas, for a first curve")] if pilot else []),
         ("", f"{1e3 * sweep:.3g} ms a sweep, {rate:.2f} ns a site, with {size} rank(s) at work"),
         (
