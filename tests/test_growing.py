@@ -9,11 +9,12 @@ import pytest
 from fitting import image_of
 from method_cases import StopAt
 
+from mpi_potts.binding.adaptive import Sought, aim
 from mpi_potts.cli import fit, precompute
 from mpi_potts.config import inputs
 from mpi_potts.errors import InputError, Interrupted
 from mpi_potts.io import formats, reading
-from mpi_potts.methods import adapt
+from mpi_potts.methods import answers
 from mpi_potts.runtime.control import Control
 from mpi_potts.runtime.parallel import ALONE
 
@@ -121,8 +122,8 @@ def test_more_accuracy_lengthens_the_chains_that_are_there(tmp_path):
     finer = grow(directory, FINER)
     assert set(first.beta) <= set(finer.beta)
     problem = fit.pose(ALONE, inputs.load(directory / "input.toml", FINER, directory / "out"))
-    target = adapt.Sought(float(problem.statistic))
-    errors = [adapt.aim(curve, target, (0.0, 1.3)).error for curve in (first, finer)]
+    target = Sought(float(problem.statistic))
+    errors = [aim(curve, target, (0.0, 1.3)).error for curve in (first, finer)]
     assert errors[1] <= 0.01 < errors[0]
 
 
@@ -136,7 +137,7 @@ def test_a_fixed_grid_is_taken_up_and_extended(tmp_path):
     there = sweeps(directory) - 50 * 300
     assert after.beta.size < 70 and there > 0
     problem = fit.pose(ALONE, inputs.load(directory / "input.toml", FINER, directory / "out"))
-    assert adapt.aim(after, adapt.Sought(float(problem.statistic)), (0.0, 1.3)).error <= 0.01
+    assert aim(after, Sought(float(problem.statistic)), (0.0, 1.3)).error <= 0.01
 
 
 def test_another_seed_extends_the_file_with_the_seed_that_it_has(tmp_path):
@@ -224,7 +225,7 @@ def test_the_settings_are_those_of_the_input(tmp_path):
     config = inputs.load(directory / "input.toml", [], directory / "out")
     problem = fit.pose(ALONE, config)
     requests = {
-        adapt.request_of(replace(problem.config, seed=seed), problem.lattice, digest)
+        answers.request_of(replace(problem.config, seed=seed), problem.lattice, digest)
         for seed in (4, 5)
         for digest in ("", problem.facts.digest)
     }
@@ -242,7 +243,7 @@ def test_what_the_label_chains_of_a_search_depend_on_is_asked_for_anew(tmp_path)
         hidden = ["image.path=image.npy", "image.kind=observations"]
         config = inputs.load(directory / "input.toml", [*hidden, *changes], directory / "out")
         problem = fit.pose(ALONE, config)
-        return adapt.request_of(problem.config, problem.lattice, adapt._data(problem))
+        return answers.request_of(problem.config, problem.lattice, answers.data_of(problem))
 
     changes = [[], ["fit.crossing=false"], ["fit.sort_labels=true"]]
     changes += [[f'fit.start="{directory}/start.npy"'] for _ in range(2)]

@@ -22,7 +22,7 @@ from ..image.pixels import Image, lattice_of
 from ..io import fit_file
 from ..kernels import compiling
 from ..lattice import GRAPH, Lattice, in_words
-from ..methods import adapt, needs
+from ..methods import adapt, answers, needs
 from ..methods.base import Problem, is_hidden, label_team, method_of, needs_binding
 from ..methods.timing import LabelPace, stand_in, time_label_chain, time_sweep
 from ..model.noise import noise_kind
@@ -115,8 +115,8 @@ def examine(config: Config, lattice: Lattice, problem: Problem | None) -> list[R
 def _there(config: Config, lattice: Lattice, problem: Problem | None) -> bool:
     path = BindingPaths.of(config).binding
     if config.precompute.grid == "adaptive":
-        path = path if problem is None else adapt.of_fit(problem)
-        return adapt.is_there(config, lattice, problem, path)
+        path = path if problem is None else answers.of_fit(problem)
+        return answers.is_there(config, lattice, problem, path)
     return Task.of(config, lattice).answered_by(path)
 
 

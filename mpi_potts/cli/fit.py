@@ -14,7 +14,7 @@ from ..image.pixels import Image, lattice_of, load_image, with_start
 from ..io import files, fit_file
 from ..io.fit_file import FitPaths
 from ..lattice import Lattice
-from ..methods import adapt, driver
+from ..methods import adapt, answers, driver
 from ..methods.base import Facts, Problem, check_method, needs_binding
 from ..model.scale import on_image, on_lattice
 from ..posterior import datasets, words
@@ -68,12 +68,12 @@ def read_image(config: Config) -> tuple[Config, Image, Lattice]:
 
 def read_binding(problem: Problem) -> Binding:
     """The binding function that the fit has, or would begin with; on one rank."""
-    return _read(adapt.of_fit(problem), problem)
+    return _read(answers.of_fit(problem), problem)
 
 
 def _begin_with(problem: Problem, fresh: bool) -> Binding:
     """The binding function of a fit, which finds it again when it goes on; on one rank."""
-    return _read(adapt.begun_with(problem, fresh), problem)
+    return _read(answers.begun_with(problem, fresh), problem)
 
 
 def _read(path: Path, problem: Problem) -> Binding:

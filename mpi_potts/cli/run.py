@@ -7,7 +7,7 @@ from ..binding.compute import BindingPaths, Task, belongs
 from ..config.inputs import Config
 from ..io.fit_file import FitPaths
 from ..lattice import Lattice
-from ..methods import adapt
+from ..methods import answers
 from ..methods.base import needs_binding
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, on_root
@@ -42,5 +42,5 @@ def _of_another(config: Config, lattice: Lattice) -> bool:
     """
     own = config.precompute.file is None
     if config.precompute.grid == "adaptive":
-        return own and not adapt.belongs(config, lattice)
+        return own and not answers.belongs(config, lattice)
     return own and not belongs(Task.of(config, lattice), BindingPaths.of(config))

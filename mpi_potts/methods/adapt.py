@@ -7,15 +7,13 @@ a mode of its own has a target of its own.
 
 All decisions are made from what every rank knows, so they are the same on any number of ranks; chains of the
 prior are functions of their beta, start and length, so that a job that was stopped makes the same decisions
-again, and finds what it had simulated.  That a binding file answers an input is written into it."""
+again, and finds what it had simulated.  That a binding file answers an input is written into it
+(`answers`)."""
 
 import hashlib
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,19 +21,18 @@ from ..binding import adaptive, library
 from ..binding import file as binding_file
 from ..binding.adaptive import Aim, Limits, Request, Search, Sought, aim
 from ..binding.bench import Bench
-from ..binding.chains import OfAnother, check_identity, identity_of
 from ..binding.composition import Composed, CompositionCheck, references
-from ..binding.compute import BindingPaths, choose_sampler, find_anchor, prepare
+from ..binding.compute import BindingPaths, find_anchor, prepare
 from ..binding.estimates import Estimator
 from ..binding.function import Binding
 from ..config.inputs import Config
-from ..errors import Damaged, Foreign, InputError
 from ..io import files, reading
 from ..labels.ensemble import LabelChains
 from ..lattice import Lattice
 from ..model.transition import first_order, transition
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, decided, merge_rows, on_root, quiet_wait
+from . import answers
 from .base import Problem
 
 # Lattices of fewer sites have their pilot simulated on themselves, with so many sites times sweeps at each
@@ -64,76 +61,6 @@ TOLERATED = 1.5
 # The betas at which what was composed is compared with short chains, where there are none within a tenth of
 # the prior's interval: parts of it.
 CHECKED, BESIDE = (0.5, 0.1, 0.9, 0.3, 0.7), 0.1
-
-
-def request_of(config: Config, lattice: Lattice, image: str) -> str:
-    """64 hex digits of all that an adaptive binding function is a function of; image : digests of its data,
-    if any."""
-    keys, fit = config.precompute, config.fit
-    asked: dict[str, Any] = {
-        "lattice": lattice.digest,
-        "labels": config.model.labels,
-        "seed": config.seed,
-        "image": image,
-        "accuracy": keys.accuracy,
-        "points": keys.points,
-        "iterations": keys.iterations,
-        "starts": keys.starts,
-        "sampler": keys.sampler,
-        "beta": list(config.prior.beta),
-    }
-    if image:
-        asked |= {"prior": asdict(config.prior), "chains": fit.chains, "start": str(fit.start)}
-        asked |= {"warm_up": config.smc.warm_up, "crossing": fit.crossing, "sort_labels": fit.sort_labels}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _data(problem: Problem | None) -> str:
-    """Digests of the pixels of an image, and of the labels to start from where these are a file's."""
-    return "" if problem is None else problem.facts.digest + (problem.facts.start or "")
-
-
-def answered(path: Path, request: str) -> bool:
-    """Whether a binding file has the answer already; on one rank."""
-    if not path.exists():
-        return False
-    try:
-        attributes = binding_file.read_settings(path)[0]
-    except Damaged:
-        return False
-    return request in str(attributes.get("answers", "")).split()
-
-
-def belongs(config: Config, lattice: Lattice) -> bool:
-    """Whether the binding file that is there, if any, is of this lattice, k and sampler; on one rank."""
-    path = BindingPaths.of(config).binding
-    try:
-        check_belongs(config, lattice, path)
-    except OfAnother:
-        return False
-    return True
-
-
-def check_belongs(config: Config, lattice: Lattice, path: Path) -> None:
-    """Refuse a binding file of another lattice, k or sampler; its seed may be any, and stays.  On one
-    rank."""
-    try:
-        attributes = binding_file.read_settings(path)[0] if path.exists() else None
-    except Foreign as error:  # any file may have been named
-        raise InputError(f"{error}; it is not overwritten: remove it, or name another file") from None
-    except Damaged:  # it will be written again
-        return
-    if attributes is not None:
-        sampler = choose_sampler(config.precompute, lattice, config.model.labels, attributes["sampler"])
-        keys = config.model.labels, sampler, attributes["seed"]
-        check_identity(path, attributes, identity_of(lattice, *keys))
-
-
-def is_there(config: Config, lattice: Lattice, problem: Problem | None, path: Path) -> bool:
-    """Whether a binding file answers the input; one of another lattice, k or sampler is refused.  On one
-    rank."""
-    check_belongs(config, lattice, path)
-    return answered(path, request_of(config, lattice, _data(problem)))
 
 
 def left_the_window(config: Config, path: Path) -> np.ndarray | None:
@@ -166,64 +93,20 @@ def obtain(
     seen    : (chains, n) S(z) of label chains of the image, where these have run already
     """
     paths = BindingPaths.of(config)
-    digest = _data(problem)
+    digest = answers.data_of(problem)
     digest += "" if seen is None else hashlib.sha256(np.ascontiguousarray(seen).tobytes()).hexdigest()
-    request = request_of(config, lattice, digest)
+    request = answers.request_of(config, lattice, digest)
     on_root(comm, files.make_directory, paths.binding.parent)
-    taken, form = taken_by(config), config.precompute.interpolation
-    if not fresh and on_root(comm, answered, taken, request):
+    taken, form = answers.taken_by(config), config.precompute.interpolation
+    if not fresh and on_root(comm, answers.answered, taken, request):
         return on_root(comm, binding_file.read_binding, taken, form)
     with files.locked(comm, paths.lock, wait=True):
-        if fresh or not on_root(comm, answered, paths.binding, request):
+        if fresh or not on_root(comm, answers.answered, paths.binding, request):
             prepare(comm, paths, fresh)
             _Adaptation(comm, config, lattice, problem, paths, control, quiet).run(request, seen)
         if taken != paths.binding:
-            on_root(comm, _take, paths.binding, taken)
+            on_root(comm, answers.take, paths.binding, taken)
         return on_root(comm, binding_file.read_binding, paths.binding, form)
-
-
-def taken_by(config: Config) -> Path:
-    """Where a fit keeps the binding function that it began with; the file itself where none is shared."""
-    return config.output / "binding.h5"
-
-
-def of_fit(problem: Problem, fresh: bool = False) -> Path:
-    """The binding file of a fit that computes none; on one rank.
-
-    It is the one that an earlier fit of the output began with, unless the one that the input names answers
-    the input and the other does not, or all starts over.
-    """
-    config = problem.config
-    named, taken = BindingPaths.of(config).binding, taken_by(config)
-    if config.precompute.grid != "adaptive" or taken == named:
-        return named
-    request = request_of(config, problem.lattice, _data(problem))
-    if answered(taken, request):
-        return taken
-    return named if fresh or not _whole(taken) or answered(named, request) else taken
-
-
-def begun_with(problem: Problem, fresh: bool = False) -> Path:
-    """The same, kept in the output so that it is found again; on one rank."""
-    named, taken = of_fit(problem, fresh), taken_by(problem.config)
-    if problem.config.precompute.grid != "adaptive" or named == taken or not named.exists():
-        return named
-    _take(named, taken)
-    return taken
-
-
-def _whole(path: Path) -> bool:
-    try:
-        return path.exists() and bool(binding_file.read_settings(path))
-    except (Damaged, Foreign):
-        return False
-
-
-def _take(shared: Path, taken: Path) -> None:
-    """Keep a shared binding function as it is now: it grows with other images, and a fit that goes on, or is
-    asked for again, must find the one that it began with.  On one rank."""
-    files.make_directory(taken.parent)
-    files.write_bytes(taken, shared.read_bytes())
 
 
 def composable(lattice: Lattice) -> bool:
