@@ -95,7 +95,9 @@ def test_a_library_that_cannot_be_written_is_not_needed(tmp_path):
 def test_two_jobs_at_once_leave_a_library_with_the_references_of_both(tmp_path):
     path, failed = tmp_path / "library.h5", []
     new = {
-        labels: {library._name(LATTICE, labels): dict.fromkeys(library.COLUMNS, np.arange(3.0))}
+        labels: {
+            library._name(LATTICE, labels): library.Kept(dict.fromkeys(library.COLUMNS, np.arange(3.0)), 3)
+        }
         for labels in range(2, 10)
     }
 
@@ -206,9 +208,56 @@ def test_references_are_not_made_longer_where_that_no_longer_helps(tmp_path):
     exists = np.ones((60, 70), dtype=bool)
     exists[30, 30] = exists[10, 50] = False  # holes, whose error does not fall with sweeps
     lattice, seen = Lattice((60, 70), "first", exists), []
-    error = library.improve(ALONE, lattice, 3, tmp_path / "library.h5", (0.0, 0.8), 1e-3, 10**9, seen.append)
-    assert error > 1e-3 and 1 < len(seen) < 12
-    assert (tmp_path / "library.h5").exists()
+    path = tmp_path / "library.h5"
+    error, limit = library.improve(ALONE, lattice, 3, path, (0.0, 0.8), 1e-3, 10**9, seen.append)
+    assert error > 1e-3 and "what small boxes leave out" in limit and 1 < len(seen) < 12
+    assert path.exists()
+
+
+def lengths(path):
+    """The sweeps of every reference in a library."""
+    _, arrays = reading.read(path, *formats.LIBRARY)
+    return {name.split("/")[0]: int(array) for name, array in arrays.items() if name.endswith("/sweeps")}
+
+
+def test_references_become_longer_from_what_is_there_and_never_shorter(tmp_path):
+    path = tmp_path / "library.h5"
+    pilot(path)
+    assert set(lengths(path).values()) == {60}
+    _, limit = library.improve(ALONE, LATTICE, 3, path, (0.0, 1.5), 1e-3, 100, print)
+    assert limit == "precompute.iterations = 100" and set(lengths(path).values()) == {100}
+    whole = pilot(path)
+    # Those of the recipe, which another job may have made meanwhile, do not take their place.
+    library._keep(path, {name: library.Kept(*_short(path, name)) for name in references_in(path)})
+    assert pilot(path) == whole and set(lengths(path).values()) == {100}
+    library.improve(ALONE, Lattice((50, 40)), 3, path, (0.0, 1.5), 1e9, 100, print)
+    assert pilot(path) == whole and set(lengths(path).values()) == {100}
+    # The longer ones are what as many sweeps from nothing are.
+    library.improve(ALONE, LATTICE, 3, tmp_path / "other.h5", (0.0, 1.5), 1e-3, 100, print)
+    assert pilot(tmp_path / "other.h5") == whole
+
+
+def _short(path, name):
+    _, arrays = reading.read(path, *formats.LIBRARY)
+    return {column: 0.5 * arrays[f"{name}/{column}"] for column in library.COLUMNS}, 60
+
+
+def test_of_the_user_s_own_library_only_the_recipe_is_taken(tmp_path, monkeypatch):
+    path = tmp_path / "library.h5"
+    recipe = pilot(None)
+    library.improve(ALONE, LATTICE, 3, path, (0.0, 1.5), 1e-3, 100, print)
+    assert pilot(path) != recipe and library.longer_than_recipe(LATTICE, 3, path)
+    monkeypatch.setattr(library, "default_path", lambda: path)
+    assert pilot(path) == recipe and set(lengths(path).values()) == {60}
+    assert library.longer_than_recipe(LATTICE, 3, path) == ""
+
+
+def test_longer_references_are_part_of_what_a_curve_is_a_function_of(tmp_path, monkeypatch):
+    digests = [covered(tmp_path, 100.0, monkeypatch).digest]
+    library.improve(ALONE, LATTICE, 3, tmp_path / "library.h5", (0.0, 1.5), 1e-3, 100, print)
+    digests.append(covered(tmp_path, 100.0, monkeypatch).digest)
+    attributes, _ = reading.read(tmp_path / "out" / "binding.h5", *formats.BINDING)
+    assert digests[0] != digests[1] and len(attributes["answers"].split()) == 2
 
 
 def test_what_was_composed_reaches_what_was_simulated_where_it_contradicts_it():

@@ -172,7 +172,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
             "metavar": "FILE",
             "nargs": "?",
             "const": "",
-            "help": "better the library of small lattices (precompute.library, or FILE) instead",
+            "help": "better a library of small lattices (FILE, or precompute.library) instead",
         },
     ),
     "compare": (

@@ -10,6 +10,7 @@ from ..binding import library
 from ..binding.compute import BindingPaths, Task, compute, prepare
 from ..binding.function import Binding
 from ..config.inputs import Config
+from ..errors import InputError
 from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT
 from ..image.pixels import lattice_of, load_image
 from ..io import files
@@ -42,15 +43,18 @@ def _improve_library(comm: Comm, config: Config, options: Namespace) -> int:
     lattice = on_root(comm, lattice_to_cover, config)
     config = on_lattice(config, lattice)
     keys, named = config.precompute, options.library or config.precompute.library
-    path = Path(named) if named else library.default_path()
+    if not named or Path(named) == library.default_path():
+        raise InputError(
+            "--library: a FILE is needed, which inputs then name as precompute.library; the user's, which "
+            "no input names, is not made longer, since results would depend on it without saying so"
+        )
     live = Live(comm, options.quiet)
     asked = config.prior.beta, keys.accuracy, keys.iterations, live.say
-    error = library.improve(comm, lattice, config.model.labels, path, *asked)
+    error, limit = library.improve(comm, lattice, config.model.labels, Path(named), *asked)
     size = " x ".join(map(str, lattice.shape))
     reached = f"an error of {error:.2g} posterior sds of beta away from the transition"
-    say(
-        comm, f"{path}: composes {size} with {reached}; precompute.accuracy = {keys.accuracy:g} was asked for"
-    )
+    more = f"; precompute.accuracy = {keys.accuracy:g} was asked for, but for {limit}" if limit else ""
+    say(comm, f"{named}: composes {size} with {reached}{more}")
     return 0
 
 

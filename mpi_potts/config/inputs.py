@@ -205,7 +205,7 @@ class PrecomputeKeys:
     library: Path | None = key(
         Text(),
         None,
-        "file of small lattices, from which others are composed; mpi_potts/library.h5 in the user's cache",
+        "file of small lattices, from which others are composed, by precompute --library; a cache without it",
     )
     keep_states: bool = key(Flag(), True, "keep the last labels, so that more iterations continue the chains")
 

@@ -95,7 +95,7 @@ def obtain(
     paths = BindingPaths.of(config)
     digest = answers.data_of(problem)
     digest += "" if seen is None else hashlib.sha256(np.ascontiguousarray(seen).tobytes()).hexdigest()
-    request = answers.request_of(config, lattice, digest)
+    request = on_root(comm, answers.request_of, config, lattice, digest)
     on_root(comm, files.make_directory, paths.binding.parent)
     taken, form = answers.taken_by(config), config.precompute.interpolation
     if not fresh and on_root(comm, answers.answered, taken, request):

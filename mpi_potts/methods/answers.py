@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..binding import file as binding_file
+from ..binding import library
 from ..binding.chains import OfAnother, check_identity, identity_of
 from ..binding.compute import BindingPaths, choose_sampler
 from ..config.inputs import Config
@@ -20,8 +21,10 @@ from .base import Problem
 
 
 def request_of(config: Config, lattice: Lattice, image: str) -> str:
-    """64 hex digits of all that an adaptive binding function is a function of; image : digests of its data,
-    if any."""
+    """64 hex digits of all that an adaptive binding function is a function of; on one rank.
+
+    image : digests of its data, if any
+    """
     keys, fit = config.precompute, config.fit
     asked: dict[str, Any] = {
         "lattice": lattice.digest,
@@ -35,6 +38,8 @@ def request_of(config: Config, lattice: Lattice, image: str) -> str:
         "sampler": keys.sampler,
         "beta": list(config.prior.beta),
     }
+    if named := library.longer_than_recipe(lattice, config.model.labels, keys.library):
+        asked["library"] = named
     if image:
         asked |= {"prior": asdict(config.prior), "chains": fit.chains, "start": str(fit.start)}
         asked |= {"warm_up": config.smc.warm_up, "crossing": fit.crossing, "sort_labels": fit.sort_labels}
