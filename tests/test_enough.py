@@ -1,10 +1,12 @@
 """Chains are swept until their draws suffice: what is asked, what is reached, and where they end."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mpi_potts.config.inputs import Config
 from mpi_potts.estimation import enough
 from mpi_potts.estimation.enough import MAP, Target
 from mpi_potts.estimation.verdicts import Ended
@@ -15,6 +17,7 @@ from mpi_potts.labels.chain import LabelChain
 from mpi_potts.labels.ensemble import Draws, LabelChains, comparable, next_look
 from mpi_potts.lattice import Lattice
 from mpi_potts.model.gaussian import gaussian_noise
+from mpi_potts.posterior import cautions
 from mpi_potts.runtime.parallel import ALONE
 
 TARGET = Target(1.01, 400.0, 0.01)
@@ -54,7 +57,7 @@ def test_the_worst_is_named():
 
 def test_a_map_that_is_not_known_is_not_enough():
     found = enough.reached({"beta": np.random.default_rng(1).normal(size=(2, 2000))}, np.nan, TARGET)
-    assert not found.met and np.isinf(found.more)
+    assert not found.met and found.worst == MAP and found.more == 2000
 
 
 def test_a_start_that_is_not_forgotten_is_a_drift():
@@ -228,6 +231,17 @@ def test_a_phase_ends_at_its_limit_and_says_what_is_missing():
     chains = ended(walk(np.random.default_rng(13), (2, 6000), 0.995), sweeps=900)
     assert chains.ended == Ended.LIMIT and chains.burned + chains.drawn == 910
     assert chains.reached.worst == "beta" and chains.reached.more > 900
+
+
+def test_more_sweeps_are_advised_with_a_doubt_where_chains_are_in_modes_of_their_own():
+    fit = SimpleNamespace(
+        chains=ended(walk(np.random.default_rng(13), (2, 6000), 0.995), sweeps=900),
+        problem=SimpleNamespace(config=Config()),
+    )
+    (usual,), (in_modes,) = (cautions.short_of_target(fit, one_mode) for one_mode in (True, False))
+    named = 20_000 + float(f"{1.3 * fit.chains.reached.more:.2g}")
+    assert f"raise fit.max_sweeps from 20000 to {named:.0f}" in usual and "unless" not in usual
+    assert "unless the chains are in modes of their own" in in_modes
 
 
 def test_chains_that_have_settled_apart_are_not_swept_for_ever():

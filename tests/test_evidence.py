@@ -197,19 +197,39 @@ def choice(behind, error, warnings=0):
     values = -100.0 - np.array(behind, float)
     zero = np.zeros(k.size)
     noted = np.full(k.size, warnings)
-    return Comparison(k, values, zero + error, formula.probabilities(values), zero, zero, zero, noted)
+    return Comparison(
+        k, values, zero + error, formula.probabilities(values, zero + error), zero, zero, zero, noted
+    )
 
 
 def test_a_recommendation_says_how_sure_it_is():
     clear, close, last = (
         choice([50, 0, 12], 0.5),
         choice([50, 0, 4], 1.0),
-        choice([50, 12, 0], 0.1, warnings=2),
+        choice([50, 12, 0], 0.1),
     )
     assert clear.sure and clear.recommended == 3 and "12.0 +- 0.7 above that of k = 4" in clear.words
     assert not close.sure and close.rivals == (4,) and "k = 4 may be as good" in close.words
-    assert last.recommended == 4 and "not tried" in last.words and "2 warning(s)" in last.words
+    assert last.recommended == 4 and "not tried" in last.words and "warning" not in last.words
     assert "not tried" not in clear.words and "warning" not in clear.words
+
+
+def test_more_labels_are_not_advised_where_the_fit_has_warnings():
+    """A model that does not fit asks for ever more of them."""
+    words = choice([50, 12, 0], 0.1, warnings=2).words
+    assert "2 warning(s)" in words and "not tried" not in words
+
+
+def test_probabilities_are_averaged_over_the_errors_of_the_evidence():
+    values, error = np.array([-100.0, -104.0, -130.0]), np.array([3.0, 4.0, 3.0])
+    exact = formula.probabilities(values, np.zeros(3))
+    assert exact[1] == pytest.approx(1 / (1 + np.exp(4.0)), rel=1e-9)
+    drawn = values + error * np.random.default_rng(5).normal(size=(400_000, 3))
+    weight = np.exp(drawn - drawn.max(axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
+    found = formula.probabilities(values, error)
+    assert found == pytest.approx(weight.mean(axis=0), abs=5 * weight.std(axis=0).max() / np.sqrt(400_000))
+    assert found[1] > 10 * exact[1] and found.sum() == pytest.approx(1.0)
 
 
 def test_check_plans_every_number_of_labels_and_writes_nothing(tmp_path, capfd):

@@ -83,6 +83,11 @@ def test_a_table_that_is_set_to_a_value_is_refused(image):
             image_input.load(str(image), [setting], None, None)
 
 
+def test_another_image_beside_the_one_of_the_command_is_refused(image):
+    with pytest.raises(InputError, match=r"--set image\.path=other\.tif"):
+        image_input.load(str(image), ["image.path=other.tif"], None, "3")
+
+
 def test_an_image_that_is_not_there_is_refused(image):
     with pytest.raises(InputError, match=r"nothing.tif: does not exist"):
         image_input.load("nothing.tif", [], None, "3")

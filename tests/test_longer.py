@@ -51,6 +51,18 @@ def test_a_longer_fit_that_is_stopped_goes_on_too(tmp_path, path):
     assert same_bits(arrays, once) == []
 
 
+def test_the_limits_that_warnings_name_lead_to_the_target(tmp_path, path):
+    limits, keys = [300], [*AUTO, "fit.target.ess=300"]
+    while len(limits) < 5:
+        attributes, _ = run_fit(ALONE, path, tmp_path / "out", [*keys, f"fit.max_sweeps={limits[-1]}"])
+        named = re.search(r"raise fit\.max_sweeps from (\d+) to (\d+)", attributes["warnings"])
+        if named is None:
+            break
+        assert int(named[1]) == limits[-1]
+        limits.append(int(named[2]))
+    assert 2 <= len(limits) <= 4 and "fit.target" not in attributes["warnings"]
+
+
 REFUSED = [
     (FIXED, "fit.final_sweeps=100"),
     (FIXED, 'fit.final_sweeps="auto"'),
@@ -64,14 +76,15 @@ REFUSED = [
 def test_what_is_no_continuation_is_refused(tmp_path, path, keys, change):
     keys = [*keys, "fit.target.ess=80", "fit.target.rhat=1.1"]
     run_fit(ALONE, path, tmp_path / "out", keys)
-    with pytest.raises(InputError, match=change.partition("=")[0].rpartition(".")[0].replace(".", r"\.")):
+    with pytest.raises(InputError, match=change.partition("=")[0].replace(".", r"\.") + " = ") as refused:
         run_fit(ALONE, path, tmp_path / "out", [*keys, change])
+    assert ("at least as much" in str(refused.value)) == ("marginal" not in change)
 
 
 def test_without_the_end_a_longer_fit_is_refused(tmp_path, path):
     run_fit(ALONE, path, tmp_path / "out", [*FIXED, "run.keep_end=false"])
     assert not (tmp_path / "out" / "end.h5").exists()
-    with pytest.raises(InputError, match=r"fit\.final_sweeps = 120"):
+    with pytest.raises(InputError, match=r"fit\.final_sweeps = 120.*keep_end"):
         run_fit(ALONE, path, tmp_path / "out", [*FIXED, "fit.final_sweeps=300"])
 
 

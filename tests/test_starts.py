@@ -298,7 +298,7 @@ def test_a_chain_in_a_minor_mode_is_named(unequal):
     path, _, problem = unequal
     keys = "fit.method=path", "fit.chains=2", "fit.final_sweeps=100", "fit.crossing=false"
     problem = problem_of(ALONE, path, problem.config.output, keys)
-    for settled, said in (((0, 1), []), ((0,), ["2 of 2"])):
+    for settled, said in (((0, 1), []), ((0,), ["of the 2 chains number 2"])):
         fit = SurrogateFit(ALONE, problem)
         for number, chain in enumerate(fit.chains.chains):
             chain.sweep(np.zeros(50))

@@ -107,8 +107,8 @@ def compare(config: Config, found: list[Evidence]) -> Comparison:
     return Comparison(
         labels=np.array([e.labels for e in found]),
         log_evidence=(values := np.array([e.value for e in found])),
-        error=np.array([e.error for e in found]),
-        probability=probabilities(values),
+        error=(errors := np.array([e.error for e in found])),
+        probability=probabilities(values, errors),
         criterion=np.array([e.criterion for e in found]),
         beta=np.array([r["beta_mean"] for r in results]),
         beta_sd=np.array([r["beta_sd"] for r in results]),

@@ -45,6 +45,8 @@ def load(
     for name in ("image", "model"):
         if not isinstance(tables.setdefault(name, {}), dict):
             raise InputError(f"--set {name}={tables[name]}: {name} is a table; must be table.key=value")
+    if "path" in tables["image"]:
+        raise InputError(f"--set image.path={tables['image']['path']}: the command has an image, {target}")
     if "labels" not in tables["model"]:
         raise InputError(f"{target}: --labels is missing; the number of kinds of pixels is needed, as in 3")
     if not Path(target).is_file():

@@ -25,6 +25,8 @@ from .verdicts import LARGEST_RHAT
 DRIFT = 4.0
 FEW = 5.0
 MAP = "the label map"
+# While the error of the map is not known: at least as many draws again.
+UNKNOWN = 2.0
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,21 @@ class Reached:
         """Draws of every chain that are missing, about."""
         return self.draws * max(0.0, self.factor - 1.0)
 
+    def against(self, target: Target) -> str:
+        """What is reached beside what is asked for, in words."""
+        map_error = "not known" if math.isnan(self.map_error) else f"{self.map_error:.2g}"
+        return (
+            f"ESS {self.ess:.0f} of {target.ess:g}, R-hat {self.rhat:.3f} of {target.rhat:g}, map error "
+            f"{map_error} of {target.map_error:g}; {self.worst} is farthest"
+        )
+
 
 def reached(series: Mapping[str, np.ndarray], map_error: float, target: Target) -> Reached:
-    """What draws (chains, n) of every quantity have reached; map_error : nan where there is no map yet."""
+    """What draws (chains, n) of every quantity have reached; map_error : nan while it is not known."""
     found = {name: of_draws(draws) for name, draws in series.items()}
     factors = {name: _factor(numbers, target) for name, numbers in found.items()}
-    factors[MAP] = _times(map_error * map_error, target.map_error * target.map_error)
+    known = not math.isnan(map_error)
+    factors[MAP] = _times(map_error * map_error, target.map_error * target.map_error) if known else UNKNOWN
     worst = max(factors, key=lambda name: factors[name])
     rhat, bulk, tail = (np.array(column) for column in zip(*found.values()))
     draws = next(iter(series.values())).shape[1]

@@ -36,6 +36,9 @@ import numpy as np
 from .. import arithmetic
 from .autocorrelation import integrated_time
 
+# At which the probabilities of models are averaged over the errors of their evidence.
+POINTS = 4096
+
 PANELS = 6
 NODES = 3 * PANELS
 # Draws on which a mean has to rest.
@@ -66,10 +69,28 @@ def path(beta: float, mean: np.ndarray, variance: np.ndarray, error: np.ndarray)
     return total, float(np.sqrt(sampling + missed * missed))
 
 
-def probabilities(log_evidence: np.ndarray) -> np.ndarray:
-    """(m,) those of the models after the data, if all were as probable before."""
-    weight = arithmetic.exp(log_evidence - log_evidence.max())
-    return weight / weight.sum()
+def probabilities(log_evidence: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """(m,) those of the models after the data, if all were as probable before: their mean over normal errors
+    of the evidence, at points of a Kronecker sequence."""
+    m = log_evidence.size
+    steps = np.sqrt(np.array(_primes(m), dtype=np.float64))
+    place = np.arange(POINTS)[:, None] * steps + 0.5
+    values = log_evidence + error * arithmetic.normal_quantile(
+        np.clip(place - np.floor(place), 1e-9, 1.0 - 1e-9).ravel()
+    ).reshape(POINTS, m)
+    weight = arithmetic.exp(values - values.max(axis=1, keepdims=True))
+    return (weight / weight.sum(axis=1, keepdims=True)).mean(axis=0)
+
+
+def _primes(count: int) -> list[int]:
+    """The first primes."""
+    found: list[int] = []
+    number = 2
+    while len(found) < count:
+        if all(number % prime for prime in found):
+            found.append(number)
+        number += 1
+    return found
 
 
 def effective(logs: np.ndarray) -> np.ndarray:

@@ -118,12 +118,24 @@ def check_settings(path: Path, attributes: dict[str, Any], settings: dict[str, A
     # The priors of the noise last: they may follow from the image, and have a number for each label.
     for name in sorted(wanted, key=lambda name: name in ("prior.mean", "prior.variance")):
         if found.get(name) != wanted[name]:
-            differs = f"was made with {name} = {found.get(name)}, the input has {wanted[name]}"
+            differs, way = _differs(name, found.get(name), wanted[name]), ""
             if name == "image":  # of which only a digest is known
                 differs = "was made of an image with other values than the one that the input names"
             if name == "binding":
                 differs = "was made with another binding function than the one there now (more sweeps, say)"
-            raise InputError(f"{path}: {differs}; use another output, or --fresh to start over")
+            if name in LENGTHS and not _as_long(found, wanted):
+                way = "ask for at least as much to go on with it, "
+            elif name in LENGTHS:
+                way = "the end of its chains was not kept (run.keep_end): "
+            raise InputError(f"{path}: {differs}; {way}use another output, or --fresh to start over")
+
+
+def _differs(name: str, found: Any, wanted: Any) -> str:
+    """The first thing in which a setting differs, a table's by its key."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        key = next(key for key in wanted if found.get(key) != wanted[key])
+        return _differs(f"{name}.{key}", found.get(key), wanted[key])
+    return f"was made with {name} = {found}, the input has {wanted}"
 
 
 def write_checkpoint(

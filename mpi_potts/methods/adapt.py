@@ -32,6 +32,7 @@ from ..lattice import Lattice
 from ..model.transition import first_order, transition
 from ..runtime.control import Control
 from ..runtime.parallel import Comm, decided, merge_rows, on_root, quiet_wait
+from ..runtime.progress import Live
 from . import answers
 from .base import Problem
 
@@ -157,6 +158,8 @@ class _Adaptation:
         self.grid = adaptive.pilot_grid(transition(lattice, k), self._highest(), library.POINTS)
         self.anchor = on_root(comm, find_anchor, lattice, k, self.grid)
         self.limited: list[str] = []
+        self.error = math.inf  # of beta, the last time that it was looked at, in posterior sds
+        self.live = Live(comm, quiet)
         self.estimator = self._estimator(self.wider)
         self._pilot()
         self._doubt()
@@ -202,11 +205,20 @@ class _Adaptation:
             self._follow(self.problem)
         else:
             self._refine([Sought(float(self.problem.statistic))])
+        self._say_reached()
         self._doubt()
         more = {"grid": "adaptive", "answers": " ".join([*self._answers(), request])}
         more["limited"] = "; ".join(self.limited)
         more["composition"] = decided(self.comm, self._against_composition)
         self.bench.write(self.estimator, more)
+
+    def _say_reached(self) -> None:
+        """The error that the search ended with, and why where it is not the one asked for."""
+        why = f" ({'; '.join(self.limited)})" if self.limited else ""
+        self.live.say(
+            f"binding function: error of beta {self.error:.2g} posterior sds, {self.limits.accuracy:g} asked "
+            f"for{why}"
+        )
 
     def _comparison(self) -> CompositionCheck | None:
         """What was simulated beside what was composed, if there is any of both; on one rank."""
@@ -266,14 +278,17 @@ class _Adaptation:
         """Collective.  The whole interval of the prior."""
         if self.composed is not None:
             self._check_composed()
+        limits = self.limits
         for _ in range(MOST_ROUNDS):
             curve = self.curve()
-            requests, worst = decided(
-                self.comm, adaptive.cover, curve, self.bench.chains, self.limits, self.limits.first
+            requests, self.error = decided(
+                self.comm, adaptive.cover, curve, self.bench.chains, limits, limits.first
             )
             if not requests:
                 break
-            self.bench.extend(requests, f"binding function, error {worst:.2g} of {self.limits.accuracy:g}")
+            self.bench.extend(requests, _label(self.error, limits))
+        if self.error > self.limits.accuracy:
+            self.limited = [f"precompute.points = {limits.points}, precompute.iterations = {limits.sweeps}"]
 
     def _refine(
         self,
@@ -290,6 +305,7 @@ class _Adaptation:
         curve, rounds = self.curve(), 0
         while rounds < MOST_ROUNDS:
             aims = [aim(curve, target, self.limits.interval) for target in targets]
+            self.error = max(a.error for a in aims)
             requests: dict[tuple[float, str], int] = {}
             for search, target, here, will_do in zip(searches, targets, aims, enough):
                 if here.error < will_do:
@@ -300,12 +316,12 @@ class _Adaptation:
                 self.limited = sorted({search.limited for search in searches} - {""})
                 return curve
             rounds += 1
-            worst = max(a.error for a in aims)
             where = ", ".join(f"beta {a.beta:.5f}" for a in aims)
-            label = f"binding function, {where}, error {worst:.2g} of {self.limits.accuracy:g}"
             expected = sum(search.expected for search in searches)
             self.bench.extend(
-                [Request(beta, kind, n) for (beta, kind), n in requests.items()], label, expected
+                [Request(beta, kind, n) for (beta, kind), n in requests.items()],
+                _label(self.error, self.limits, where),
+                expected,
             )
             curve = self.curve()
         return curve
@@ -333,6 +349,12 @@ class _Adaptation:
                 searches = [Search(self.limits) for _ in targets]
             on_the_way = [max(EXPLORED, ON_THE_WAY * distance) for distance in moved]
             curve = self._refine(targets, searches, None if settled else on_the_way)
+
+
+def _label(error: float, limits: Limits, where: str = "") -> str:
+    """Of the progress: the error of beta so far, and the one asked for, in posterior sds."""
+    parts = "binding function", where, f"error {error:.2g}, asked {limits.accuracy:g}"
+    return ", ".join(part for part in parts if part)
 
 
 def _bout(

@@ -21,7 +21,7 @@ from ..config import registry
 from ..config.inputs import Config
 from ..config.registry import Declaration
 from ..errors import InputError
-from ..estimation.enough import Reached, Target
+from ..estimation.enough import Target
 from ..estimation.quadrature import Density
 from ..image.pixels import Image
 from ..io import fit_file
@@ -524,15 +524,7 @@ class Fit:
                 if phase.target is not None and (found := chains.reached) is not None:
                     most = phase.burn_in + phase.sweeps - before
                     progress.expect(min(most, chains.burned - before + found.draws * max(1.0, found.factor)))
-                    note = in_short(found, phase.target)
+                    note = found.against(phase.target)
                 progress.advance(now - done, note)
                 done = now
                 yield
-
-
-def in_short(found: Reached, target: Target) -> str:
-    """What draws have reached against what is asked for, in a line of progress."""
-    return (
-        f"ESS {found.ess:.0f} of {target.ess:g}, R-hat {found.rhat:.3f} of {target.rhat:g}, "
-        f"map {found.map_error:.2g} of {target.map_error:g}; {found.worst} is farthest"
-    )

@@ -6,10 +6,12 @@ that its method adds.
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..estimation.enough import Target
 from ..estimation.predictive import Predictive
 from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT, LARGEST_RHAT
 from ..lattice import LARGEST_BETA
@@ -43,6 +45,8 @@ GRAIN = 0.05
 SKEWED, TAILED = 0.25, 0.5
 # Neighbours of one label, and all neighbours.
 CORRELATED, BETWEEN = 0.05, 0.02
+# What effective draws are missing is known roughly: so many times the sweeps are named.
+MARGIN = 1.3
 # How many sds beside what the model expects; kurtosis, whose distribution has a tail, needs the most.
 SURE = 5.0
 # A label is not where its prior put it beyond this many of the prior's sds.
@@ -56,6 +60,7 @@ def cautions(
     binding_error: float,
     behind: np.ndarray,
     spare: np.ndarray,
+    one_mode: bool = True,
 ) -> Iterator[str]:
     """Every caution about the posterior to quote.
 
@@ -63,6 +68,7 @@ def cautions(
     diagnostics : of every quantity, rows (R-hat, bulk and tail effective size)
     behind      : (chains,) how far the score of each chain is behind the best; of hidden images, else empty
     spare       : labels without pixels, whose noise is as slow to settle as it is without consequence
+    one_mode    : whether all chains are in it, so that more of the same would help
     """
     apart = [
         f"{name} of label {j + 1}" if rows.ndim > 1 else name
@@ -76,10 +82,10 @@ def cautions(
             f"a longer burn-in and more {fit.length}, or look for two modes"
         )
         yield from minor_modes(behind, fit.problem.lattice.sites)
-    yield from short_of_target(fit)
+    yield from short_of_target(fit, one_mode)
     # Of chains the tails count too: the ends of the interval lie there.
     ess = float(min(beta.ess, *diagnostics["beta"][1:])) if "beta" in diagnostics else beta.ess
-    if ess < FEW_DRAWS:
+    if ess < FEW_DRAWS and one_mode:
         yield f"beta has {ess:.0f} effective draws; raise {fit.length}"
     yield from fit.cautions()
     if binding_error > COARSE * beta.sd:
@@ -90,23 +96,27 @@ def cautions(
     yield from at_the_edge(fit.problem.config.prior.beta, beta, fit.problem.binding)
 
 
-def short_of_target(fit: "Fit") -> Iterator[str]:
-    """Says so where final sweeps ended before their target was met, with what is missing."""
+def short_of_target(fit: "Fit", one_mode: bool = True) -> Iterator[str]:
+    """Says so where final sweeps ended before their target was met, with what is missing.
+
+    one_mode : whether all chains are in it, so that more of the same would help
+    """
     found, keys = None if fit.chains is None else fit.chains.reached, fit.problem.config.fit
     if found is None or found.met:
         return
-    target = keys.target
-    reached = (
-        f"{found.worst} is farthest; least ESS {found.ess:.0f} of {target.ess:g}, largest R-hat "
-        f"{found.rhat:.3f} of {target.rhat:g}, map error {found.map_error:.2g} of {target.map_error:g}"
-    )
+    reached = found.against(Target(**asdict(keys.target)))
     if found.apart:
         yield f"the chains have settled apart, and more sweeps would not bring them together: {reached}"
         return
-    many = f"about {float(f'{found.more:.2g}'):.0f} more" if np.isfinite(found.more) else "many more"
+    if np.isfinite(found.more):
+        more = float(f"{MARGIN * found.more:.2g}")
+        many, to = f"about {more:.0f}", f" from {keys.max_sweeps} to {keys.max_sweeps + more:.0f}"
+    else:
+        many, to = "many", ""
+    unless = "" if one_mode else ", unless the chains are in modes of their own, which sweeps do not join"
     yield (
-        f"the final sweeps ended before fit.target was met: {reached}; {many} sweeps are needed: raise "
-        f"fit.max_sweeps from {keys.max_sweeps}, and the same command goes on from here"
+        f"the final sweeps ended before fit.target was met: {reached}; {many} more sweeps are needed"
+        f"{unless}: raise fit.max_sweeps{to}, and the same command goes on from here"
     )
 
 
@@ -144,9 +154,9 @@ def minor_modes(behind: np.ndarray, sites: int) -> Iterator[str]:
     if worse.size:
         numbers, least = ", ".join(str(n + 1) for n in worse), behind[worse].min()
         yield (
-            f"some chains are in a minor mode: {numbers} of {behind.size}, whose approximate log evidence is "
-            f"{least:.0f} or more behind the best; do not quote the chains together, "
-            f"try another seed or fewer labels"
+            f"some chains are in a minor mode: of the {behind.size} chains number {numbers}, whose "
+            f"approximate log evidence is {least:.0f} or more behind the best; do not quote the chains "
+            f"together, try another seed or fewer labels"
         )
 
 

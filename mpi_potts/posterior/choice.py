@@ -41,7 +41,7 @@ class Comparison:
 
     labels       : the numbers k
     log_evidence : log p(y | k), and `error`, its standard error
-    probability  : of each k, if all were as probable before
+    probability  : of each k, if all were as probable before, the errors of the evidence averaged over
     criterion    : the integrated complete-data likelihood (ICL) of the label map, cheap and rough
     beta, beta_sd : posterior mean and sd of beta with k labels
     warnings     : the number of warnings of each fit
@@ -109,21 +109,22 @@ class Comparison:
         k, others = self.recommended, np.delete(np.arange(self.labels.size), self.best)
         second = int(others[np.argmin(self.behind[others])])
         ahead = (
-            f"its log evidence is {self.behind[second]:.1f} +- {self._errors[second]:.1f} above that of "
-            f"k = {self.labels[second]}"
+            f"the log evidence of k = {k} is {self.behind[second]:.1f} +- {self._errors[second]:.1f} "
+            f"above that of k = {self.labels[second]}"
         )
         if self.sure:
             yield f"The image speaks for k = {k} labels: {ahead}, the next."
         else:
             listed = ", ".join(map(str, self.rivals))
             yield f"k = {k} labels have the largest evidence, but k = {listed} may be as good: {ahead}."
-        if k == int(self.labels.max()):
-            yield f"More than {k} were not tried: do."
         if self.warnings[self.best]:
             yield (
-                f"The fit with k = {k} has {self.warnings[self.best]} warning(s), to be read first: noise "
-                f"that is not as the model has it asks for labels that are not there."
+                f"The fit with k = {k} has {self.warnings[self.best]} warning(s), to be read first: where "
+                f"noise is not as the model has it, or chains are in modes of their own, the evidence may "
+                f"ask for labels that are not there."
             )
+        elif k == int(self.labels.max()):
+            yield f"More than {k} were not tried: do."
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """A row for every k, by COLUMNS."""

@@ -88,11 +88,15 @@ def outcome(comm: Comm, fit: Fit) -> Outcome:
         probability, held = _probabilities(comm, fit, fit.chains, names)
         shares = held.share
     unneeded = np.zeros(0, dtype=int) if held is None else spare.small(held)
-    warnings = [*cautions.cautions(fit, best, diagnostics, error, behind, unneeded)]
+    first = []
     if draws is not None and fit.chains is not None and fit.problem.hidden and names is not None:
         if cautions.modes(draws, unneeded):
             why = "tempering has not settled in its sweeps" if fit.chains.tempered else "are not known"
-            warnings.insert(0, cautions.not_one_answer(draws.beta.mean(axis=1), shares_by_chain, why))
+            first = [cautions.not_one_answer(draws.beta.mean(axis=1), shares_by_chain, why)]
+    warnings = [
+        *first,
+        *cautions.cautions(fit, best, diagnostics, error, behind, unneeded, one_mode=not first),
+    ]
     if draws is not None and (grain := fit.problem.facts.grain) is not None:
         noise = fit.problem.noise
         widths = noise.widths([draws.noise[name] for name in noise.names])
