@@ -110,6 +110,23 @@ def solve(a: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
     return x, determinant
 
 
+def solve_definite(a: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x (m, n) with a_i x_i = right_i for symmetric positive definite a (m, n, n), and (m,) log det a_i.
+
+    Many at once take a sixth of the time.  What is not definite, by rounding say, is solved as any other.
+    """
+    x, determinants = np.empty(right.shape), np.empty(len(a))
+    for first in range(0, len(a), linear.LANES):
+        # The last lanes repeat a system where there are too few.
+        taken = np.minimum(np.arange(first, first + linear.LANES), len(a) - 1)
+        found, determinant = np.ascontiguousarray(right[taken].T), np.empty(linear.LANES)
+        linear.eliminate_definite(np.ascontiguousarray(a[taken].transpose(1, 2, 0)), found, determinant)
+        x[taken], determinants[taken] = found.T, determinant
+    for i in np.flatnonzero(determinants == -np.inf):
+        x[i], determinants[i] = solve(a[i], right[i])
+    return x, determinants
+
+
 def correlations(rows: np.ndarray) -> np.ndarray:
     """(n,) sum over rows (m, n) and places i of x_i x_(i + lag), for every lag."""
     out = np.empty(rows.shape[1])

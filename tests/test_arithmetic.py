@@ -130,6 +130,19 @@ def test_linear_algebra_agrees_with_numpy(shape):
     assert determinant == pytest.approx(np.linalg.slogdet(square)[1], abs=1e-11)
 
 
+@pytest.mark.parametrize("many", [1, 8, 21])
+def test_definite_systems_side_by_side_are_solved_as_each_alone(many):
+    parts = DATA.normal(size=(many, 30, 25))
+    a, b = parts.transpose(0, 2, 1) @ parts + 1e-3 * np.eye(25), DATA.normal(size=(many, 25))
+    a[-1, 3] = a[-1, :, 3] = a[-1, 4]  # one that is not definite
+    a[-1, 3, 3] = -2.0
+    x, determinants = arithmetic.solve_definite(a, b)
+    for i in range(many):
+        alone, determinant = arithmetic.solve(a[i], b[i])
+        assert x[i] == pytest.approx(alone, rel=1e-6, abs=1e-6 * np.abs(alone).max())
+        assert determinants[i] == pytest.approx(determinant, abs=1e-9)
+
+
 def test_a_singular_system_is_an_error():
     with pytest.raises(ArithmeticError, match="singular"):
         arithmetic.solve(np.zeros((2, 2)), np.ones(2))

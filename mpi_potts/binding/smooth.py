@@ -59,9 +59,12 @@ _STRIDE = 1.6
 _MOST_MEMBERS = 16
 _RARE = 0.01
 
-# Gauss-Newton: steps at most, the step at which the penalty is settled, the largest change of f in one step,
-# and the largest excess of a sample variance over the fit that pulls with its full weight.
+# Gauss-Newton: steps at most; those that would better the weighted squares by less than this, of which an
+# error of the data's own size is 1, are not worth another; the step at which the penalty is settled, the
+# largest change of f in one step, and the largest excess of a sample variance over the fit that pulls with
+# its full weight.
 _MOST_STEPS = 40
+_SMALL = 1e-3
 _FREEZE = 8
 _LARGEST_CHANGE = 2.0
 _LARGEST_RATIO = 9.0
@@ -306,20 +309,20 @@ class LeastSquares:
         return result
 
     def _descend(self, theta: np.ndarray, outlier: float, penalties: np.ndarray) -> Solution:
-        start, iteration = theta, 0
+        start, iteration, weight = theta, 0, 0.0
         while True:
             residuals, slopes = self.linearise(theta)
             # A residual beyond `outlier` gets an error so much larger that it is no farther than that.
             shrink = outlier / np.maximum(np.abs(residuals), outlier) if np.isfinite(outlier) else 1.0
             residuals, slopes = residuals * shrink, slopes * np.reshape(shrink, (-1, 1))
-            step, best, score = self._choose(theta, theta - start, residuals, slopes, penalties)
-            weight = penalties[best]
+            step, best, score, gain = self._choose(theta, theta - start, residuals, slopes, penalties)
+            weight, before = penalties[best], weight
             # Only the neighbours of the best penalty are tried again, and none once it should have settled.
             penalties = penalties[best] * (_NEARBY if iteration < _FREEZE else np.ones(1))
             change = np.abs(step[1:]).max()
             theta = theta + step * min(1.0, _LARGEST_CHANGE / max(change, 1e-300))
             iteration += 1
-            if change < 1e-5 or iteration == _MOST_STEPS:
+            if (gain < _SMALL and weight == before) or iteration == _MOST_STEPS:
                 break
         held = 2 * np.sum(arithmetic.log(shrink))
         penalty, data = weight * self.penalty, self.data
@@ -335,13 +338,14 @@ class LeastSquares:
         residuals: np.ndarray,
         slopes: np.ndarray,
         penalties: np.ndarray,
-    ) -> tuple[np.ndarray, int, float]:
-        """The step for the most probable of the penalties, its index, and minus twice its log probability."""
+    ) -> tuple[np.ndarray, int, float, float]:
+        """The step for the most probable of the penalties, its index, minus twice its log probability, and by
+        how much the step betters the weighted squares."""
         product = arithmetic.product
         normal, gradient = arithmetic.gram(slopes), product(residuals, slopes)
         matrices = normal + _RIDGE * np.eye(len(theta)) + penalties[:, None, None] * self.penalty
         right = gradient - _RIDGE * moved - penalties[:, None] * product(self.penalty, theta)
-        steps, determinants = map(np.array, zip(*map(arithmetic.solve, matrices, right)))
+        steps, determinants = arithmetic.solve_definite(matrices, right)
         squares = (residuals * residuals).sum() - 2 * product(steps, gradient)
         squares += (product(steps, normal) * steps).sum(axis=1)
         new = theta + steps
@@ -350,7 +354,7 @@ class LeastSquares:
         scores = (len(residuals) - 3 + _TRUST) * arithmetic.log(np.maximum(squares, 0.0) + _TRUST)
         scores += determinants - (len(theta) - 3) * arithmetic.log(penalties) - self.prior
         best = int(np.argmin(scores))
-        return steps[best], best, scores[best]
+        return steps[best], best, scores[best], float(product(steps[best], right[best]))
 
 
 class Member(NamedTuple):
