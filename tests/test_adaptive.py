@@ -247,7 +247,8 @@ def test_a_search_ends_at_the_sweeps_that_are_allowed_and_says_how_many_it_needs
     found = aim(curve, target, INTERVAL)
     assert not search.done and found.error > 0.1
     assert max(chain.size for starts in world.chains.values() for chain in starts.values()) <= 400
-    window = len(adaptive.WINDOW)
+    window = len(search.betas)
+    assert window == len(adaptive.WINDOW)
     assert int(re.findall(r"about (\d+)", search.limited)[0]) == pytest.approx(
         window * 400 * (found.error / 0.1) ** 2, rel=0.01
     )
@@ -291,7 +292,7 @@ def test_a_window_over_betas_of_one_start_takes_the_other_too():
         starts["random"] = longest
     again = Search(limits())
     requests = again.plan(world.estimator, curve, world.chains, target)
-    assert {request.kind for request in requests if request.beta in again._betas()} >= {"ordered"}
+    assert {request.kind for request in requests if request.beta in again.betas} >= {"ordered"}
 
 
 def test_starts_that_agree_are_not_taken_to_disagree():
@@ -306,6 +307,19 @@ def test_the_starts_are_those_of_the_input(starts):
     world.search(Sought(exact(0.5)[0]), limits(starts=starts))
     expected = set(KINDS) if starts == "both" else {starts}
     assert all(set(kinds) == expected for kinds in world.chains.values())
+
+
+def test_a_window_that_moves_keeps_the_chains_that_are_near():
+    world, target = World(17), Sought(exact(0.9)[0])
+    search, _ = world.search(target, limits())
+    before = set(world.chains)
+    beside = Sought(target.statistic + 0.8 * exact(0.9)[1])
+    again, _ = world.search(beside, limits())
+    assert again.betas != search.betas and len(set(again.betas) & before) >= 3
+    # A window with nothing in it has betas of its own.
+    alone = World(17)
+    found, _ = alone.search(beside, limits())
+    assert all(beta / found.quantum == round(beta / found.quantum) for beta in found.betas)
 
 
 def test_the_same_chains_make_the_same_decisions():

@@ -11,10 +11,11 @@ curve so far, each round either
 - or refines: a window of betas over the posterior, whose chains are lengthened, by a factor 2 at most, until
   the error is what was asked for.
 
-Betas are multiples of powers of two near the posterior's sd, so that a window that moves, or that of another
-image with nearly the same S, falls on betas that are there.  Half of the chains of a window start from random
-labels, half from ordered ones: where they disagree, S has two phases, and chains from both starts at every
-beta tell how far they are apart.  That error does not fall with more sweeps, and the search ends with it.
+Betas are multiples of powers of two near the posterior's sd, and where chains are nearby theirs, so that a
+window that moves, or that of another image with nearly the same S, falls on betas that are there.  Half of
+the chains of a window start from random labels, half from ordered ones: where they disagree, S has two
+phases, and chains from both starts at every beta tell how far they are apart.  That error does not fall with
+more sweeps, and the search ends with it.
 
 Without an image, `cover` asks that the error be small everywhere on the prior's interval.
 """
@@ -121,12 +122,13 @@ def aim(curve: Binding, target: Sought, interval: tuple[float, float]) -> Aim:
 
 @dataclass
 class Search:
-    """The betas around one target: the quantum of their spacing, and the number of the middle one."""
+    """The betas around one target: the quantum of their spacing, the number of the middle one, and all."""
 
     limits: Limits
     refining: bool = False
     quantum: float = 0.0
     middle: int = 0
+    betas: tuple[float, ...] = ()
     length: int = 0  # sweeps that every chain shall have
     apart: bool = False
     done: bool = False
@@ -140,8 +142,8 @@ class Search:
         if unsettled := self._unsettled(chains):
             return unsettled
         found = aim(curve, target, self.limits.interval)
-        self._place(found)
-        betas = self._betas()
+        self._place(found, chains)
+        betas = self.betas
         if self.refining:
             self.apart = self.apart or disagree(estimator, curve, chains, betas)
         requests = self._missing(chains, betas) + (self._alone(chains, betas) if self.apart else [])
@@ -177,14 +179,14 @@ class Search:
         """Chains of the betas at hand that have not forgotten their start, to be made longer before all
         else."""
         asked = []
-        for beta in self._betas() if self.quantum else ():
+        for beta in self.betas:
             for kind, statistic in chains.get(beta, {}).items():
                 longer = min(math.ceil(statistic.size * GREATEST), self.limits.sweeps, self.limits.patience)
                 if longer > statistic.size and not settled({kind: statistic}):
                     asked.append(Request(beta, kind, longer))
         return asked
 
-    def _place(self, found: Aim) -> None:
+    def _place(self, found: Aim, chains: Chains) -> None:
         """Move the betas where the curve says now, but not for every little change of it."""
         low, high = self.limits.interval
         refining = found.error <= FAR
@@ -197,14 +199,22 @@ class Search:
         if refining != self.refining or quantum != self.quantum:
             self.length = self.limits.first
         self.refining, self.quantum, self.middle = refining, quantum, middle
+        self.betas = self._around(chains)
 
-    def _betas(self) -> list[float]:
+    def _around(self, chains: Chains) -> tuple[float, ...]:
+        """The betas to simulate, by the quantum and the middle: where chains are within a quantum, theirs."""
         low, high = self.limits.interval
         steps: tuple[int, ...] = WINDOW if self.refining else LOCATE
         if self.refining and self.limits.in_doubt(self.middle * self.quantum):
             steps = FEWER
-        betas = {min(max((self.middle + step) * self.quantum, low), high) for step in steps}
-        return sorted(betas)
+        wanted = sorted({min(max((self.middle + step) * self.quantum, low), high) for step in steps})
+        betas, reach = list(wanted), [math.inf] * len(wanted)
+        for beta in sorted(chains):
+            place = min(range(len(wanted)), key=lambda i: abs(wanted[i] - beta))
+            distance = abs(wanted[place] - beta)
+            if low <= beta <= high and distance <= self.quantum and distance < reach[place]:
+                betas[place], reach[place] = beta, distance
+        return tuple(betas)
 
     def _missing(self, chains: Chains, betas: Sequence[float]) -> list[Request]:
         """The chains of these betas that are shorter than they shall be."""
