@@ -177,11 +177,12 @@ def test_check_sees_what_the_output_holds(here, capfd):
     assert program.main(["check", *image]) == 0
     page = capfd.readouterr().out
     assert "4 betas" in page and "label means" in page and "there already" not in page
+    assert "for fit on 1 rank(s)" in page and "apart from starting" in page
     assert program.main(["run", *image, "--quiet"]) == 0
     capfd.readouterr()
     assert program.main(["check", *image]) == 0
     page = capfd.readouterr().out
-    assert page.count("there already") == 2 and "for precompute" not in page
+    assert page.count("there already") == 2 and "for precompute" not in page and "for fit" not in page
     assert "made with seed = 1" in refuse(
         here, capfd, ["check", *image, "--set", "seed=2", "--set", "precompute.file=none.h5"]
     )

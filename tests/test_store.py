@@ -302,5 +302,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/out: cannot be written"):
         files.make_directory(tmp_path / "file" / "out")
+    with pytest.raises(InputError, match="file: is a file; a directory is needed"):
+        files.make_directory(tmp_path / "file")
     files.make_directory(tmp_path / "a" / "b")
     assert os.listdir(tmp_path / "a" / "b") == []

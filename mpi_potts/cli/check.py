@@ -91,7 +91,7 @@ def _one_image(comm: Comm, config: Config) -> list[Row]:
     rows = describe(config, lattice, _pixels(problem)) + prior_rows(asked, config) + standing
     if needs_binding(config) and not parallel.on_root(comm, _there, config, lattice, problem):
         rows += precompute_rows(config, lattice, betas, pace.sweep, comm.size)
-    if problem is not None:
+    if problem is not None and "result" not in dict(standing):
         rows += fit_rows(config, lattice, pace, comm.size)
     del problem, image  # what is held without them is held by any run
     return rows + memory_rows(config, lattice, [config], comm.size, comm.size)
@@ -214,8 +214,10 @@ def prior_rows(asked: Config, config: Config) -> list[Row]:
             for table in ("mean", "variance")
             for name, value in asdict(getattr(prior, table)).items()
         }
-        rows += [("", noise_kind(config).describe(config.prior))]
-        if left := [name for name, value in words.items() if value == IMAGE]:
+        left = [name for name, value in words.items() if value == IMAGE]
+        if config.image.path is not None or not left:
+            rows += [("", noise_kind(config).describe(config.prior))]
+        if left:
             rows += [("", f'on the scale of the image, being "{IMAGE}": {", ".join(left)}')]
     return rows
 
@@ -291,7 +293,7 @@ def fit_rows(config: Config, lattice: Lattice, pace: FitPace, size: int) -> list
     if parts and least != most:
         at_most = clock(math.fsum(fit_seconds(config, lattice, pace, size).values()))
         rows.append(("", f"as fits usually end; at most {at_most}, at the limits of sweeps and iterations"))
-    return rows
+    return [*rows, ("", "apart from starting, compiling and the report")] if parts else rows
 
 
 def fit_seconds(

@@ -101,6 +101,8 @@ def make_directory(directory: Path) -> None:
     """Create the directory and try to write in it, before any work starts, on one rank."""
     # One name for all: what a kill leaves behind is gone after the next run.
     probe = directory / ".probe"
+    if directory.is_file():
+        raise InputError(f"{directory}: is a file; a directory is needed here")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"mpi_potts")
