@@ -43,11 +43,13 @@ class Target:
 class Reached:
     """What n draws of every chain have reached, and how far that is from the target.
 
+    target : what was asked for
     worst : the quantity that is farthest from it; factor : how many times as many draws it needs, about
     rhat, ess, map_error : the largest, the least, and the mean standard error of a pixel's probability
     apart : chains disagree of which each for itself has settled
     """
 
+    target: Target
     draws: int
     rhat: float
     ess: float
@@ -66,8 +68,10 @@ class Reached:
         """Draws of every chain that are missing, about."""
         return self.draws * max(0.0, self.factor - 1.0)
 
-    def against(self, target: Target) -> str:
-        """What is reached beside what is asked for, in words."""
+    @property
+    def words(self) -> str:
+        """What is reached beside what is asked for."""
+        target = self.target
         map_error = "not known" if math.isnan(self.map_error) else f"{self.map_error:.2g}"
         return (
             f"ESS {self.ess:.0f} of {target.ess:g}, R-hat {self.rhat:.3f} of {target.rhat:g}, map error "
@@ -85,7 +89,7 @@ def reached(series: Mapping[str, np.ndarray], map_error: float, target: Target) 
     rhat, bulk, tail = (np.array(column) for column in zip(*found.values()))
     draws = next(iter(series.values())).shape[1]
     largest, least = float(rhat.max()), float(min(bulk.min(), tail.min()))
-    return Reached(draws, largest, least, map_error, worst, factors[worst])
+    return Reached(target, draws, largest, least, map_error, worst, factors[worst])
 
 
 def _factor(numbers, target):

@@ -122,25 +122,9 @@ LANES = 8
 @njit(cache=True)
 def _add_lanes(out, factor, row, first):
     """out (n, LANES) += factor (LANES,) row (n, LANES), from the row `first` on."""
-    f0, f1, f2, f3, f4, f5, f6, f7 = (
-        factor[0], factor[1], factor[2], factor[3], factor[4], factor[5], factor[6], factor[7]
-    )  # fmt: skip
     for j in range(first, out.shape[0]):
-        # All is read before anything is written, so that eight lanes are one vector.
-        r0, r1, r2, r3, r4, r5, r6, r7 = (
-            row[j, 0], row[j, 1], row[j, 2], row[j, 3], row[j, 4], row[j, 5], row[j, 6], row[j, 7]
-        )  # fmt: skip
-        o0, o1, o2, o3, o4, o5, o6, o7 = (
-            out[j, 0], out[j, 1], out[j, 2], out[j, 3], out[j, 4], out[j, 5], out[j, 6], out[j, 7]
-        )  # fmt: skip
-        out[j, 0] = o0 + f0 * r0
-        out[j, 1] = o1 + f1 * r1
-        out[j, 2] = o2 + f2 * r2
-        out[j, 3] = o3 + f3 * r3
-        out[j, 4] = o4 + f4 * r4
-        out[j, 5] = o5 + f5 * r5
-        out[j, 6] = o6 + f6 * r6
-        out[j, 7] = o7 + f7 * r7
+        for lane in range(LANES):
+            out[j, lane] += factor[lane] * row[j, lane]
 
 
 @njit(cache=True)

@@ -285,10 +285,13 @@ class _Adaptation:
                 self.comm, adaptive.cover, curve, self.bench.chains, limits, limits.first
             )
             if not requests:
-                break
-            self.bench.extend(requests, _label(self.error, limits))
-        if self.error > self.limits.accuracy:
-            self.limited = [f"precompute.points = {limits.points}, precompute.iterations = {limits.sweeps}"]
+                if self.error > limits.accuracy:
+                    most = f"precompute.points = {limits.points}", f"precompute.iterations = {limits.sweeps}"
+                    self.limited = [", ".join(most)]
+                return
+            swept = sum(chain.size for starts in self.bench.chains.values() for chain in starts.values())
+            expected = max(0.0, adaptive.expected_to_cover(limits.accuracy) - swept)
+            self.bench.extend(requests, _label(self.error, limits), expected)
 
     def _refine(
         self,

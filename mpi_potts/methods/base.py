@@ -524,7 +524,7 @@ class Fit:
                 if phase.target is not None and (found := chains.reached) is not None:
                     most = phase.burn_in + phase.sweeps - before
                     progress.expect(min(most, chains.burned - before + found.draws * max(1.0, found.factor)))
-                    note = found.against(phase.target)
+                    note = found.words
                 progress.advance(now - done, note)
                 done = now
                 yield

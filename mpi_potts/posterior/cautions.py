@@ -6,12 +6,10 @@ that its method adds.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..estimation.enough import Target
 from ..estimation.predictive import Predictive
 from ..estimation.verdicts import FLAG_DISAGREE, FLAG_SHORT, LARGEST_RHAT
 from ..lattice import LARGEST_BETA
@@ -104,9 +102,8 @@ def short_of_target(fit: "Fit", one_mode: bool = True) -> Iterator[str]:
     found, keys = None if fit.chains is None else fit.chains.reached, fit.problem.config.fit
     if found is None or found.met:
         return
-    reached = found.against(Target(**asdict(keys.target)))
     if found.apart:
-        yield f"the chains have settled apart, and more sweeps would not bring them together: {reached}"
+        yield f"the chains have settled apart, and more sweeps would not bring them together: {found.words}"
         return
     if np.isfinite(found.more):
         more = float(f"{MARGIN * found.more:.2g}")
@@ -115,7 +112,7 @@ def short_of_target(fit: "Fit", one_mode: bool = True) -> Iterator[str]:
         many, to = "many", ""
     unless = "" if one_mode else ", unless the chains are in modes of their own, which sweeps do not join"
     yield (
-        f"the final sweeps ended before fit.target was met: {reached}; {many} more sweeps are needed"
+        f"the final sweeps ended before fit.target was met: {found.words}; {many} more sweeps are needed"
         f"{unless}: raise fit.max_sweeps{to}, and the same command goes on from here"
     )
 
